@@ -1,0 +1,3 @@
+//! The `runner` program.
+
+fn main() {}
