@@ -4,5 +4,8 @@ pub mod clock;
 pub mod fault;
 pub mod fs;
 pub mod ids;
+pub mod lock;
+pub mod plan;
 pub mod project;
 pub mod relpath;
+pub mod tracker;
