@@ -8,4 +8,5 @@ pub mod lock;
 pub mod plan;
 pub mod project;
 pub mod relpath;
+pub mod sample;
 pub mod tracker;
