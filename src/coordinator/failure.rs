@@ -51,6 +51,8 @@ pub enum Failure {
     Lock(#[from] LockError),
     #[error(transparent)]
     Rule(#[from] Refusal),
+    #[error(transparent)]
+    Sample(#[from] crate::sample::SampleError),
     /// The system refused something basic.
     #[error("cannot {what}")]
     System {
@@ -101,6 +103,12 @@ pub enum Failure {
          the folder"
     )]
     ForeignLock,
+    /// A run is on, and what was asked for has to wait for its end.
+    #[error("a run is on (pid {}); try again when it has ended", .holder["pid"])]
+    RunIsOn {
+        /// What the coordinator wrote about itself.
+        holder: serde_json::Value,
+    },
     /// A run was started from inside a session.
     #[error("this is a session of the coordinator (RUNNER_AGENT_ID is set): a session must not start another run; exit instead")]
     Nested,
@@ -116,7 +124,7 @@ impl Failure {
     /// The process's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Store(StoreError::Busy { .. }) | Self::Desk(DeskError::Store(StoreError::Busy { .. })) => EXIT_TRY_LATER,
+            Self::RunIsOn { .. } | Self::Store(StoreError::Busy { .. }) | Self::Desk(DeskError::Store(StoreError::Busy { .. })) => EXIT_TRY_LATER,
             _ => EXIT_FAILURE,
         }
     }

@@ -92,6 +92,11 @@ impl<'a> Desk<'a> {
         self.project
     }
 
+    /// Now, as events carry it.
+    pub fn stamp(&self) -> String {
+        self.clock.stamp()
+    }
+
     /// The card of a task, read from its file.
     pub fn card(&self, task: &TaskId) -> Result<TaskCard> {
         let path = self.project.card(task);

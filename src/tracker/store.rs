@@ -71,30 +71,43 @@ fn first_schema() -> u32 {
 /// Intended contents of several files, by root-relative path.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Batch {
-    files: BTreeMap<String, String>,
+    /// Contents by path; none removes the file.
+    files: BTreeMap<String, Option<String>>,
 }
 
 impl Batch {
     /// Adds a row.
     #[must_use]
     pub fn row(mut self, stage: &StageId, task: &TaskId, row: &Row) -> Self {
-        self.files.insert(row_path(stage, task), row.to_json());
+        self.files.insert(row_path(stage, task), Some(row.to_json()));
         self
     }
 
     /// Adds a card.
     #[must_use]
     pub fn card(mut self, card: &TaskCard) -> Self {
-        self.files.insert(format!("planning/tasks/{}.json", card.id), card.to_json());
+        self.files.insert(card_path(&card.id), Some(card.to_json()));
         self
     }
 
     /// Adds a text at a root-relative path.
     #[must_use]
     pub fn text(mut self, path: &str, text: &str) -> Self {
-        self.files.insert(path.to_owned(), text.to_owned());
+        self.files.insert(path.to_owned(), Some(text.to_owned()));
         self
     }
+
+    /// Removes the card and the row of a task that must not have come into being.
+    #[must_use]
+    pub fn without_task(mut self, stage: &StageId, task: &TaskId) -> Self {
+        self.files.insert(card_path(task), None);
+        self.files.insert(row_path(stage, task), None);
+        self
+    }
+}
+
+fn card_path(task: &TaskId) -> String {
+    format!("planning/tasks/{task}.json")
 }
 
 /// `state/tasks/<STAGE>/<TASK>.json`.
@@ -162,7 +175,7 @@ impl Store {
     }
 
     /// The state lock's file: under git's common folder, else the folder of the rows itself.
-    fn lock_path(&self) -> PathBuf {
+    pub fn lock_path(&self) -> PathBuf {
         match self.project.git() {
             Some(_) => self.project.private().join("state.lock"),
             None => self.project.root().join("state/tasks"),
@@ -214,8 +227,10 @@ impl Store {
         for (path, text) in overlay.into_iter().flatten().filter(|(path, _)| path.starts_with("state/tasks/")) {
             let path = self.project.root().join(path);
             // A card made by the same record may not be on disk yet, so a row without a card is no fault here.
-            if let Ok(task) = plan_task(plan, &path) {
-                rows.insert(task, parse_row(&path, text.as_bytes())?);
+            match (plan_task(plan, &path), text) {
+                (Ok(task), Some(text)) => drop(rows.insert(task, parse_row(&path, text.as_bytes())?)),
+                (Ok(task), None) => drop(rows.remove(&task)),
+                (Err(_), _) => {}
             }
         }
         if faults.is_empty() { Ok(Board::new(rows)) } else { Err(StoreError::Inconsistent { faults }) }
@@ -287,8 +302,10 @@ impl LockedStore<'_> {
     fn finish(&self, batch: &Batch) -> Result<()> {
         for (path, text) in &batch.files {
             let path = self.store.project.root().join(path);
-            if fs::read_if_present(&path)?.as_deref() != Some(text.as_bytes()) {
-                fs::replace(&path, text.as_bytes())?;
+            match text {
+                None => fs::remove(&path)?,
+                Some(text) if fs::read_if_present(&path)?.as_deref() == Some(text.as_bytes()) => {}
+                Some(text) => fs::replace(&path, text.as_bytes())?,
             }
             fault::point("state:applied");
         }
