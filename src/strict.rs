@@ -1,0 +1,446 @@
+//! Strict reading of the JSON a person writes: one file becomes one object whose every key is asked for by name and type.
+//!
+//! Owns how a fault in such a file is worded. Collects all faults of a file and never stops at the first; never guesses
+//! (`true` is no number, `1.0` no integer) and never lets a key that is written twice pass.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::fs::JsonError;
+use crate::ids::BadName;
+
+/// Something wrong in a file, worded for the person who wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file, from the project's root where it lies below it.
+    pub file: String,
+    /// What is wrong and what to do, without the file's name.
+    pub text: String,
+}
+
+impl Fault {
+    /// A fault in `file`.
+    pub fn new(file: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { file: file.into(), text: text.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file, self.text)
+    }
+}
+
+/// The faults as text, one a line.
+pub fn lines(faults: &[Fault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// A JSON file that was parsed, with the keys that were written twice.
+pub struct Document {
+    file: String,
+    value: Value,
+    doubled: Vec<String>,
+}
+
+impl Document {
+    /// Parses bytes that came from `path`; the error names file, line and column.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, JsonError> {
+        let mut doubled = Vec::new();
+        let mut source = serde_json::Deserializer::from_slice(bytes);
+        let value = Whole { doubled: &mut doubled, at: &Place::Top }.deserialize(&mut source);
+        match value.and_then(|value| source.end().map(|()| value)) {
+            Ok(value) => Ok(Self { file: path.display().to_string(), value, doubled }),
+            Err(source) => Err(JsonError::Syntax { path: path.to_owned(), source }),
+        }
+    }
+
+    /// Reads the file's object with `read` and gives back what it made and every fault found on the way.
+    pub fn read<T>(&self, read: impl FnOnce(&mut Fields<'_>) -> T) -> (Option<T>, Vec<Fault>) {
+        let mut texts: Vec<String> = self.doubled.iter().map(|key| doubled_text(key)).collect();
+        let made = match &self.value {
+            Value::Object(map) => {
+                let mut fields = Fields { at: String::new(), map, known: Vec::new(), faults: Vec::new() };
+                let made = read(&mut fields);
+                texts.append(&mut fields.faults);
+                Some(made)
+            }
+            other => {
+                texts.push(format!("must hold one object, not {}", kind(other)));
+                None
+            }
+        };
+        (made, texts.into_iter().map(|text| Fault::new(self.file.clone(), text)).collect())
+    }
+}
+
+fn doubled_text(key: &str) -> String {
+    format!("key `{key}` is written twice; keep one")
+}
+
+/// One object being read: each key is asked for once; what was not asked for is a fault at [`Fields::finish`].
+pub struct Fields<'v> {
+    at: String,
+    map: &'v Map<String, Value>,
+    known: Vec<&'static str>,
+    faults: Vec<String>,
+}
+
+impl<'v> Fields<'v> {
+    /// Adds a fault of `key`: `problem` reads on from "key `x` ".
+    pub fn fault(&mut self, key: &str, problem: impl fmt::Display) {
+        self.faults.push(format!("key `{}{key}` {problem}", self.at));
+    }
+
+    /// The value of `key`, whatever its type.
+    pub fn value(&mut self, key: &'static str) -> Option<&'v Value> {
+        self.known.push(key);
+        self.map.get(key)
+    }
+
+    /// The text under `key`; a fault if it is there and no text.
+    pub fn text(&mut self, key: &'static str) -> Option<&'v str> {
+        self.typed(key, "a text", Value::as_str)
+    }
+
+    /// As [`Fields::text`]; a fault also if it is missing or blank.
+    pub fn required_text(&mut self, key: &'static str) -> Option<&'v str> {
+        self.require(key);
+        let text = self.text(key)?;
+        if text.trim().is_empty() {
+            self.fault(key, "is empty; write it");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// The boolean under `key`.
+    pub fn boolean(&mut self, key: &'static str) -> Option<bool> {
+        self.typed(key, "true or false", Value::as_bool)
+    }
+
+    /// The integer under `key`, within `range`.
+    pub fn integer(&mut self, key: &'static str, range: &RangeInclusive<i64>) -> Option<i64> {
+        let wanted = if *range == (i64::MIN..=i64::MAX) {
+            "an integer".to_owned()
+        } else {
+            format!("an integer from {} to {}", range.start(), range.end())
+        };
+        self.typed(key, &wanted, |value| value.as_i64().filter(|number| range.contains(number)))
+    }
+
+    /// The number under `key` for which `fits` holds; `wanted` words the range.
+    pub fn number(&mut self, key: &'static str, wanted: &str, fits: impl Fn(f64) -> bool) -> Option<f64> {
+        self.typed(key, wanted, |value| value.as_f64().filter(|number| fits(*number)))
+    }
+
+    /// The list of texts under `key`.
+    pub fn texts(&mut self, key: &'static str) -> Option<Vec<String>> {
+        self.typed(key, "a list of texts", texts_of)
+    }
+
+    /// The list of texts under `key`, each without a fault by `check`, which words one ("is empty").
+    pub fn checked_texts(&mut self, key: &'static str, check: impl Fn(&str) -> Option<String>) -> Option<Vec<String>> {
+        let texts = self.texts(key)?;
+        for text in &texts {
+            if let Some(problem) = check(text) {
+                self.fault(key, format!("holds {text:?}, which {problem}"));
+            }
+        }
+        Some(texts)
+    }
+
+    /// The name under `key`; a fault also if it is missing or malformed.
+    pub fn required_name<T: FromStr<Err = BadName>>(&mut self, key: &'static str) -> Option<T> {
+        self.require(key);
+        self.name(key)
+    }
+
+    /// The name under `key`; a fault if it is malformed.
+    pub fn name<T: FromStr<Err = BadName>>(&mut self, key: &'static str) -> Option<T> {
+        let text = self.text(key)?;
+        self.parsed(key, text)
+    }
+
+    /// The list of names under `key`; empty if it is missing.
+    pub fn names<T: FromStr<Err = BadName>>(&mut self, key: &'static str) -> Vec<T> {
+        let texts = self.texts(key).unwrap_or_default();
+        texts.iter().filter_map(|text| self.parsed(key, text)).collect()
+    }
+
+    /// Parses `text`, which stands under `key`, as a name.
+    pub fn parsed<T: FromStr<Err = BadName>>(&mut self, key: &str, text: &str) -> Option<T> {
+        text.parse().map_err(|bad| self.fault(key, format!("holds a bad name: {bad}"))).ok()
+    }
+
+    /// Reads the object under `key` with `read`.
+    pub fn object<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Fields<'v>) -> T) -> Option<T> {
+        let map = self.typed(key, "an object", Value::as_object)?;
+        Some(self.inner(key, map, read))
+    }
+
+    /// Reads each entry of the object under `key`, whose own keys are free.
+    pub fn entries(&mut self, key: &'static str) -> Vec<(&'v str, &'v Value)> {
+        let map = self.typed(key, "an object", Value::as_object);
+        map.into_iter().flatten().map(|(name, value)| (name.as_str(), value)).collect()
+    }
+
+    /// Reads `map`, which stands under `key`, with `read`.
+    pub fn inner<T>(&mut self, key: &str, map: &'v Map<String, Value>, read: impl FnOnce(&mut Fields<'v>) -> T) -> T {
+        let at = format!("{}{key}.", self.at);
+        let mut fields = Fields { at, map, known: Vec::new(), faults: Vec::new() };
+        let made = read(&mut fields);
+        self.faults.append(&mut fields.faults);
+        made
+    }
+
+    /// A fault for each key nobody asked for: those in `later` are not supported yet, the others unknown.
+    pub fn finish(&mut self, later: &[&str]) {
+        for key in self.map.keys() {
+            if self.known.contains(&key.as_str()) {
+                continue;
+            }
+            let problem = if later.contains(&key.as_str()) {
+                "is not supported by this version; remove it".to_owned()
+            } else {
+                unknown(key, &self.known)
+            };
+            self.fault(key, problem);
+        }
+    }
+
+    fn require(&mut self, key: &'static str) {
+        if !self.map.contains_key(key) {
+            self.fault(key, "is missing; add it");
+        }
+    }
+
+    fn typed<T>(&mut self, key: &'static str, wanted: &str, read: impl FnOnce(&'v Value) -> Option<T>) -> Option<T> {
+        let value = self.value(key)?;
+        let made = read(value);
+        if made.is_none() {
+            self.fault(key, format!("must be {wanted}, not {}", kind(value)));
+        }
+        made
+    }
+}
+
+/// The texts of a list that holds nothing else.
+pub fn texts_of(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+/// What is wrong with a path that must lie below the root, or `None`.
+pub fn path_problem(path: &str) -> Option<String> {
+    let problem = if path.trim().is_empty() {
+        "is empty; remove it or write a path from the project's root"
+    } else if path.contains('\0') {
+        "holds a NUL character; remove it"
+    } else if path.starts_with('/') {
+        "is absolute; write it from the project's root"
+    } else if path.split('/').any(|part| part == "..") {
+        "leads upwards with `..`; write it from the project's root"
+    } else {
+        return None;
+    };
+    Some(problem.to_owned())
+}
+
+/// A value as a person would name it in "not …".
+fn kind(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
+        Value::String(text) if text.chars().count() <= 40 => format!("the text {text:?}"),
+        Value::String(_) => "a text".to_owned(),
+        Value::Array(items) => match items.iter().find(|item| !item.is_string()) {
+            Some(item) if !item.is_array() => format!("a list that holds {}", kind(item)),
+            _ => "a list".to_owned(),
+        },
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// "is unknown", with the nearest known key if one is near.
+fn unknown(key: &str, known: &[&str]) -> String {
+    let distance = |other: &str| strsim::osa_distance(&key.to_lowercase(), &other.to_lowercase());
+    let nearest = known.iter().map(|other| (distance(other), *other)).min();
+    match nearest {
+        Some((distance, other)) if distance <= (other.len() / 3).max(2) => {
+            format!("is unknown; did you mean `{other}`?")
+        }
+        _ => format!("is unknown; remove it, the keys here are {}", known.join(", ")),
+    }
+}
+
+/// Where in the document a key stands.
+enum Place<'a> {
+    Top,
+    Under(&'a Place<'a>, &'a str),
+}
+
+impl Place<'_> {
+    fn with(&self, key: &str) -> String {
+        match self {
+            Place::Top => key.to_owned(),
+            Place::Under(outer, name) => format!("{}.{key}", outer.with(name)),
+        }
+    }
+}
+
+/// Builds a [`Value`] as `serde_json` would, but remembers each key that comes a second time; the first value stays.
+struct Whole<'a> {
+    doubled: &'a mut Vec<String>,
+    at: &'a Place<'a>,
+}
+
+impl<'de> DeserializeSeed<'de> for Whole<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
+        source.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Whole<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Whole { doubled: self.doubled, at: self.at })? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(Whole { doubled: self.doubled, at: &Place::Under(self.at, &key) })?;
+            if map.contains_key(&key) {
+                self.doubled.push(self.at.with(&key));
+            } else {
+                map.insert(key, value);
+            }
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(json: &str, read: impl FnOnce(&mut Fields<'_>)) -> Vec<String> {
+        let document = Document::parse(Path::new("x.json"), json.as_bytes()).unwrap();
+        document.read(read).1.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn broken_json_is_named_by_file_line_and_column() {
+        let error = Document::parse(Path::new("a/x.json"), b"{\n  \"id\": ,\n}").err().unwrap().to_string();
+        assert_eq!(error, "a/x.json:2:9: expected value");
+        assert!(Document::parse(Path::new("x"), b"{} {}").is_err(), "text after the object");
+        assert!(Document::parse(Path::new("x"), b"{\"a\": NaN}").is_err());
+        assert!(Document::parse(Path::new("x"), b"{\"a\": \"\xff\"}").is_err());
+        assert!(Document::parse(Path::new("x"), b"").is_err());
+    }
+
+    #[test]
+    fn a_key_written_twice_is_a_fault_wherever_it_stands() {
+        let faults = texts(r#"{"a": {"b": 1, "b": 2}, "a": 3, "c": [{"d": 1, "d": 1}]}"#, |_| ());
+        assert_eq!(
+            faults,
+            ["a.b", "a", "c.d"].map(|key| format!("x.json: key `{key}` is written twice; keep one")).to_vec()
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_known_one() {
+        let faults = texts(r#"{"depnds_on": [], "DEPENDS_ON": [], "zebra": 1, "verify": 1}"#, |fields| {
+            fields.texts("depends_on");
+            fields.finish(&["verify"]);
+        });
+        assert_eq!(
+            faults,
+            [
+                "x.json: key `depnds_on` is unknown; did you mean `depends_on`?",
+                "x.json: key `DEPENDS_ON` is unknown; did you mean `depends_on`?",
+                "x.json: key `zebra` is unknown; remove it, the keys here are depends_on",
+                "x.json: key `verify` is not supported by this version; remove it",
+            ]
+        );
+    }
+
+    #[test]
+    fn types_are_strict() {
+        let all = |fields: &mut Fields<'_>| {
+            fields.integer("i", &(1..=9));
+            fields.texts("l");
+            fields.boolean("b");
+            fields.required_text("t");
+        };
+        for (json, fault) in [
+            (r#"{"t": "x", "i": true}"#, "key `i` must be an integer from 1 to 9, not `true`"),
+            (r#"{"t": "x", "i": 1.0}"#, "key `i` must be an integer from 1 to 9, not `1.0`"),
+            (r#"{"t": "x", "i": 10}"#, "key `i` must be an integer from 1 to 9, not `10`"),
+            (r#"{"t": "x", "i": "1"}"#, "key `i` must be an integer from 1 to 9, not the text \"1\""),
+            (r#"{"t": "x", "i": null}"#, "key `i` must be an integer from 1 to 9, not null"),
+            (r#"{"t": "x", "l": ["a", 1]}"#, "key `l` must be a list of texts, not a list that holds `1`"),
+            (r#"{"t": "x", "l": {}}"#, "key `l` must be a list of texts, not an object"),
+            (r#"{"t": "x", "b": 1}"#, "key `b` must be true or false, not `1`"),
+            (r#"{"t": " "}"#, "key `t` is empty; write it"),
+            ("{}", "key `t` is missing; add it"),
+            ("[]", "must hold one object, not a list"),
+        ] {
+            assert_eq!(texts(json, all), [format!("x.json: {fault}")], "{json}");
+        }
+    }
+
+    #[test]
+    fn a_path_stays_below_the_root() {
+        for bad in ["", " ", "/etc", "a/../b", "..", "a\0"] {
+            assert!(path_problem(bad).is_some(), "{bad:?}");
+        }
+        for good in ["a", "a..b/c", "src/**", "./x", "…"] {
+            assert_eq!(path_problem(good), None, "{good:?}");
+        }
+    }
+}
