@@ -5,6 +5,7 @@ pub mod config;
 pub mod fault;
 pub mod fs;
 pub mod ids;
+pub mod plan;
 pub mod project;
 pub mod relpath;
 pub mod strict;

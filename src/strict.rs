@@ -134,6 +134,12 @@ impl<'v> Fields<'v> {
         self.typed(key, &wanted, |value| value.as_i64().filter(|number| range.contains(number)))
     }
 
+    /// As [`Fields::integer`] without a range; a fault also if it is missing.
+    pub fn required_integer(&mut self, key: &'static str) -> Option<i64> {
+        self.require(key);
+        self.integer(key, &(i64::MIN..=i64::MAX))
+    }
+
     /// The number under `key` for which `fits` holds; `wanted` words the range.
     pub fn number(&mut self, key: &'static str, wanted: &str, fits: impl Fn(f64) -> bool) -> Option<f64> {
         self.typed(key, wanted, |value| value.as_f64().filter(|number| fits(*number)))
@@ -142,6 +148,12 @@ impl<'v> Fields<'v> {
     /// The list of texts under `key`.
     pub fn texts(&mut self, key: &'static str) -> Option<Vec<String>> {
         self.typed(key, "a list of texts", texts_of)
+    }
+
+    /// As [`Fields::texts`]; a fault also if it is missing.
+    pub fn required_texts(&mut self, key: &'static str) -> Option<Vec<String>> {
+        self.require(key);
+        self.texts(key)
     }
 
     /// The list of texts under `key`, each without a fault by `check`, which words one ("is empty").

@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn an_empty_object_is_the_default_configuration() {
         assert_eq!(parsed("{}").unwrap(), Config::default());
-        assert_eq!(Config::default().timeout, Duration::from_secs(1800));
+        assert_eq!(Config::default().timeout, Duration::from_mins(30));
         assert_eq!(Config::default().max_prompt_chars, 80_000);
     }
 
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(config.command(&"other".parse().unwrap()).unwrap(), ["agent", "{prompt_file}"]);
         assert_eq!((config.max_sessions, config.max_task_sessions, config.max_remediation_depth), (7, 8, 0));
         assert_eq!(config.timeout, Duration::from_millis(500));
-        assert_eq!((config.exit_grace, config.kill_grace), (Duration::ZERO, Duration::from_secs(600)));
+        assert_eq!((config.exit_grace, config.kill_grace), (Duration::ZERO, Duration::from_mins(10)));
         assert_eq!(config.context_files.as_deref().unwrap(), ["AGENTS.md", "roles/{role}.md"]);
         assert_eq!((config.exclude, config.watch), (vec!["out".to_owned()], vec!["generated/x".to_owned()]));
         assert_eq!(config.environment.general.set["A"], "");
@@ -312,81 +312,72 @@ mod tests {
         );
     }
 
+    /// What is refused, and the one fault it is.
+    const REFUSED: &[(&str, &str)] = &[
+        (r#"{"max_sessions": true}"#, "key `max_sessions` must be an integer from 1 to 10000, not `true`"),
+        (r#"{"max_sessions": 1.0}"#, "key `max_sessions` must be an integer from 1 to 10000, not `1.0`"),
+        (r#"{"max_sessions": 0}"#, "key `max_sessions` must be an integer from 1 to 10000, not `0`"),
+        (r#"{"max_task_sessions": 1001}"#, "key `max_task_sessions` must be an integer from 1 to 1000, not `1001`"),
+        (r#"{"max_remediation_depth": -1}"#, "key `max_remediation_depth` must be an integer from 0 to 10, not `-1`"),
+        (
+            r#"{"max_prompt_chars": 90001}"#,
+            "key `max_prompt_chars` must be an integer from 48000 to 90000, not `90001`",
+        ),
+        (r#"{"timeout_seconds": 0}"#, "key `timeout_seconds` must be a number above 0 and at most 86400, not `0`"),
+        (
+            r#"{"timeout_seconds": true}"#,
+            "key `timeout_seconds` must be a number above 0 and at most 86400, not `true`",
+        ),
+        (r#"{"kill_grace_seconds": 600.5}"#, "key `kill_grace_seconds` must be a number from 0 to 600, not `600.5`"),
+        (r#"{"argv": "agent --go"}"#, "key `argv` must be a list of texts, one for each argument (no shell line)"),
+        (r#"{"argv": null}"#, "key `argv` must be a list of texts, one for each argument (no shell line)"),
+        (r#"{"argv": []}"#, "key `argv` is an empty list; name the program"),
+        (r#"{"argv": ["a", ""]}"#, "key `argv` holds an empty argument; remove it"),
+        (r#"{"argv": ["a", "\u0000"]}"#, "key `argv` holds a NUL character, which no program can be given; remove it"),
+        (r#"{"commands_by_role": []}"#, "key `commands_by_role` must be an object, not a list"),
+        (
+            r#"{"commands_by_role": {"qa": null}}"#,
+            "key `commands_by_role.qa` must be a list of texts, one for each argument (no shell line)",
+        ),
+        (r#"{"git_commits": 1}"#, "key `git_commits` must be true or false, not `1`"),
+        (r#"{"git_hooks": true}"#, "key `git_hooks` must be \"off\" or \"run\", not true"),
+        (r#"{"on_violation": "ask"}"#, "key `on_violation` must be \"stop\" or \"set_aside\", not \"ask\""),
+        (
+            r#"{"context_files": ["../x"]}"#,
+            "key `context_files` holds \"../x\", which leads upwards with `..`; write it from the project's root",
+        ),
+        (r#"{"watch": ["/x"]}"#, "key `watch` holds \"/x\", which is absolute; write it from the project's root"),
+        (r#"{"exclude": ["a/b"]}"#, "key `exclude` holds \"a/b\", which is no folder name; write one name without `/`"),
+        (r#"{"environment": {"set": {"A": 1}}}"#, "key `environment.set.A` must be a text"),
+        (
+            r#"{"environment": {"set": {"A": "\u0000"}}}"#,
+            "key `environment.set.A` holds a NUL character, which no program can be given; remove it",
+        ),
+        (
+            r#"{"environment": {"set": {"A=B": ""}}}"#,
+            "key `environment.set` holds \"A=B\", which is no name of a variable; write it without `=`",
+        ),
+        (
+            r#"{"environment": {"remove": ["RUNNER_TOKEN"]}}"#,
+            "key `environment.remove` holds \"RUNNER_TOKEN\", which the coordinator sets itself; remove it",
+        ),
+        (
+            r#"{"environment": {"by_role": {"qa": {"sett": {}}}}}"#,
+            "key `environment.by_role.qa.sett` is unknown; did you mean `set`?",
+        ),
+        (
+            r#"{"environment": {"by_role": {"qa": 1}}}"#,
+            "key `environment.by_role.qa` must be an object with `set`, `remove` or `pass`",
+        ),
+        (r#"{"workspace": {"mode": "in_place"}}"#, "key `workspace` is not supported by this version; remove it"),
+        (r#"{"max_sesions": 1}"#, "key `max_sesions` is unknown; did you mean `max_sessions`?"),
+        (r#"{"git_hooks": "off", "git_hooks": "run"}"#, "key `git_hooks` is written twice; keep one"),
+        ("[]", "must hold one object, not a list"),
+    ];
+
     #[test]
     fn a_wrong_value_is_one_fault_that_names_the_key_and_what_is_accepted() {
-        for (json, wanted) in [
-            (r#"{"max_sessions": true}"#, "key `max_sessions` must be an integer from 1 to 10000, not `true`"),
-            (r#"{"max_sessions": 1.0}"#, "key `max_sessions` must be an integer from 1 to 10000, not `1.0`"),
-            (r#"{"max_sessions": 0}"#, "key `max_sessions` must be an integer from 1 to 10000, not `0`"),
-            (r#"{"max_task_sessions": 1001}"#, "key `max_task_sessions` must be an integer from 1 to 1000, not `1001`"),
-            (
-                r#"{"max_remediation_depth": -1}"#,
-                "key `max_remediation_depth` must be an integer from 0 to 10, not `-1`",
-            ),
-            (
-                r#"{"max_prompt_chars": 90001}"#,
-                "key `max_prompt_chars` must be an integer from 48000 to 90000, not `90001`",
-            ),
-            (r#"{"timeout_seconds": 0}"#, "key `timeout_seconds` must be a number above 0 and at most 86400, not `0`"),
-            (
-                r#"{"timeout_seconds": true}"#,
-                "key `timeout_seconds` must be a number above 0 and at most 86400, not `true`",
-            ),
-            (
-                r#"{"kill_grace_seconds": 600.5}"#,
-                "key `kill_grace_seconds` must be a number from 0 to 600, not `600.5`",
-            ),
-            (r#"{"argv": "agent --go"}"#, "key `argv` must be a list of texts, one for each argument (no shell line)"),
-            (r#"{"argv": null}"#, "key `argv` must be a list of texts, one for each argument (no shell line)"),
-            (r#"{"argv": []}"#, "key `argv` is an empty list; name the program"),
-            (r#"{"argv": ["a", ""]}"#, "key `argv` holds an empty argument; remove it"),
-            (
-                r#"{"argv": ["a", "\u0000"]}"#,
-                "key `argv` holds a NUL character, which no program can be given; remove it",
-            ),
-            (r#"{"commands_by_role": []}"#, "key `commands_by_role` must be an object, not a list"),
-            (
-                r#"{"commands_by_role": {"qa": null}}"#,
-                "key `commands_by_role.qa` must be a list of texts, one for each argument (no shell line)",
-            ),
-            (r#"{"git_commits": 1}"#, "key `git_commits` must be true or false, not `1`"),
-            (r#"{"git_hooks": true}"#, "key `git_hooks` must be \"off\" or \"run\", not true"),
-            (r#"{"on_violation": "ask"}"#, "key `on_violation` must be \"stop\" or \"set_aside\", not \"ask\""),
-            (
-                r#"{"context_files": ["../x"]}"#,
-                "key `context_files` holds \"../x\", which leads upwards with `..`; write it from the project's root",
-            ),
-            (r#"{"watch": ["/x"]}"#, "key `watch` holds \"/x\", which is absolute; write it from the project's root"),
-            (
-                r#"{"exclude": ["a/b"]}"#,
-                "key `exclude` holds \"a/b\", which is no folder name; write one name without `/`",
-            ),
-            (r#"{"environment": {"set": {"A": 1}}}"#, "key `environment.set.A` must be a text"),
-            (
-                r#"{"environment": {"set": {"A": "\u0000"}}}"#,
-                "key `environment.set.A` holds a NUL character, which no program can be given; remove it",
-            ),
-            (
-                r#"{"environment": {"set": {"A=B": ""}}}"#,
-                "key `environment.set` holds \"A=B\", which is no name of a variable; write it without `=`",
-            ),
-            (
-                r#"{"environment": {"remove": ["RUNNER_TOKEN"]}}"#,
-                "key `environment.remove` holds \"RUNNER_TOKEN\", which the coordinator sets itself; remove it",
-            ),
-            (
-                r#"{"environment": {"by_role": {"qa": {"sett": {}}}}}"#,
-                "key `environment.by_role.qa.sett` is unknown; did you mean `set`?",
-            ),
-            (
-                r#"{"environment": {"by_role": {"qa": 1}}}"#,
-                "key `environment.by_role.qa` must be an object with `set`, `remove` or `pass`",
-            ),
-            (r#"{"workspace": {"mode": "in_place"}}"#, "key `workspace` is not supported by this version; remove it"),
-            (r#"{"max_sesions": 1}"#, "key `max_sesions` is unknown; did you mean `max_sessions`?"),
-            (r#"{"git_hooks": "off", "git_hooks": "run"}"#, "key `git_hooks` is written twice; keep one"),
-            ("[]", "must hold one object, not a list"),
-        ] {
+        for (json, wanted) in REFUSED {
             assert_eq!(faults(json), [format!("runner.local.json: {wanted}")], "{json}");
         }
     }
