@@ -7,5 +7,6 @@ pub mod fs;
 pub mod ids;
 pub mod plan;
 pub mod project;
+pub mod prompt;
 pub mod relpath;
 pub mod strict;
