@@ -1,12 +1,34 @@
 //! What the configuration does to the environment an agent gets.
 //!
-//! Owns the order in which the rules apply. Never reads the process's environment and knows nothing of the variables the
-//! coordinator itself sets, except that the configuration may not touch them (`read.rs`).
+//! Owns the keys under `environment` and the order in which the rules apply. Never reads the process's environment, and
+//! lets no rule touch the variables the coordinator itself sets.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use serde_json::Value;
+
 use crate::ids::Role;
+use crate::strict::Fields;
+
+/// Variables the coordinator sets for every session; the configuration may not touch them.
+const OWN_VARIABLES: [&str; 15] = [
+    "RUNNER_TASK_ID",
+    "RUNNER_ROLE",
+    "RUNNER_AGENT_ID",
+    "RUNNER_ACTION",
+    "RUNNER_PROJECT_ROOT",
+    "RUNNER_STATE_ROOT",
+    "RUNNER_PROMPT_FILE",
+    "RUNNER_BIN",
+    "RUNNER_TOKEN",
+    "LUMA_TASK_ID",
+    "LUMA_ROLE",
+    "LUMA_AGENT_ID",
+    "LUMA_ACTION",
+    "LUMA_PROJECT_ROOT",
+    "LUMA_PROMPT_FILE",
+];
 
 /// Rules for every agent and, after them, for those of one role.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +67,65 @@ impl Environment {
         }
         inherited
     }
+}
+
+/// Reads the object under `environment`.
+pub(super) fn read(fields: &mut Fields<'_>) -> Environment {
+    let general = rules(fields);
+    let mut by_role = BTreeMap::new();
+    for (role, value) in fields.entries("by_role") {
+        let key = format!("by_role.{role}");
+        let Some(map) = value.as_object() else {
+            fields.fault(&key, "must be an object with `set`, `remove` or `pass`");
+            continue;
+        };
+        let own = fields.inner(&key, map, |fields| {
+            let own = rules(fields);
+            fields.finish(&[]);
+            own
+        });
+        if let Some(role) = fields.parsed(&key, role) {
+            by_role.insert(role, own);
+        }
+    }
+    fields.finish(&[]);
+    Environment { general, by_role }
+}
+
+fn rules(fields: &mut Fields<'_>) -> EnvironmentRules {
+    let mut set = BTreeMap::new();
+    for (name, value) in fields.entries("set") {
+        if let Some(problem) = variable_problem(name) {
+            fields.fault("set", format!("holds {name:?}, which {problem}"));
+        }
+        match value.as_str() {
+            Some(text) if text.contains('\0') => {
+                fields.fault(&format!("set.{name}"), "holds a NUL character, which no program can be given; remove it");
+            }
+            Some(text) => {
+                set.insert(name.to_owned(), text.to_owned());
+            }
+            None => fields.fault(&format!("set.{name}"), "must be a text"),
+        }
+    }
+    let remove = fields.checked_texts("remove", variable_problem).unwrap_or_default();
+    // `null` is the default written out.
+    let pass = match fields.value("pass") {
+        None | Some(Value::Null) => None,
+        Some(_) => fields.checked_texts("pass", variable_problem),
+    };
+    EnvironmentRules { set, remove, pass }
+}
+
+fn variable_problem(name: &str) -> Option<String> {
+    let problem = if name.is_empty() || name.contains(['=', '\0']) {
+        "is no name of a variable; write it without `=`"
+    } else if OWN_VARIABLES.contains(&name) {
+        "the coordinator sets itself; remove it"
+    } else {
+        return None;
+    };
+    Some(problem.to_owned())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::fs::{self, FileError, JsonError};
+use crate::fs::{self, FileError};
 use crate::ids::Role;
 use crate::strict::{self, Fault};
 
@@ -30,10 +30,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The file is no JSON.
-    #[error(transparent)]
-    Json(#[from] JsonError),
-    /// The file holds faults: all of them, one a line.
+    /// The file is no JSON or holds faults: all of them, one a line.
     #[error("{}", strict::lines(.0))]
     Faults(Vec<Fault>),
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Config, ConfigError, Environment, EnvironmentRules, Hooks, OnViolation};
+use super::environment::{self, Environment};
+use super::{Config, ConfigError, Hooks, OnViolation};
 use crate::ids::Role;
 use crate::strict::{Document, Fault, Fields, path_problem, texts_of};
 
@@ -49,25 +50,6 @@ const LATER: [&str; 16] = [
     "report",
 ];
 
-/// Variables the coordinator sets for every session; the configuration may not touch them.
-const OWN_VARIABLES: [&str; 15] = [
-    "RUNNER_TASK_ID",
-    "RUNNER_ROLE",
-    "RUNNER_AGENT_ID",
-    "RUNNER_ACTION",
-    "RUNNER_PROJECT_ROOT",
-    "RUNNER_STATE_ROOT",
-    "RUNNER_PROMPT_FILE",
-    "RUNNER_BIN",
-    "RUNNER_TOKEN",
-    "LUMA_TASK_ID",
-    "LUMA_ROLE",
-    "LUMA_AGENT_ID",
-    "LUMA_ACTION",
-    "LUMA_PROJECT_ROOT",
-    "LUMA_PROMPT_FILE",
-];
-
 pub(super) fn defaults() -> Config {
     Config {
         argv: None,
@@ -90,7 +72,8 @@ pub(super) fn defaults() -> Config {
 }
 
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
-    let (config, faults) = Document::parse(path, bytes)?.read(config);
+    let document = Document::parse(path, bytes).map_err(|fault| ConfigError::Faults(vec![fault]))?;
+    let (config, faults) = document.read(config);
     match config {
         Some(config) if faults.is_empty() => Ok(config),
         _ => Err(ConfigError::Faults(faults)),
@@ -121,7 +104,7 @@ fn config(fields: &mut Fields<'_>) -> Config {
         context_files: fields.checked_texts("context_files", path_problem),
         exclude: fields.checked_texts("exclude", folder_problem).unwrap_or(default.exclude),
         watch: fields.checked_texts("watch", path_problem).unwrap_or_default(),
-        environment: fields.object("environment", environment).unwrap_or_default(),
+        environment: fields.object("environment", environment::read).unwrap_or_default(),
         git_commits: fields.boolean("git_commits").unwrap_or(default.git_commits),
         git_hooks: choice(fields, "git_hooks", &[("off", Hooks::Off), ("run", Hooks::Run)])
             .unwrap_or(default.git_hooks),
@@ -201,64 +184,6 @@ fn folder_problem(name: &str) -> Option<String> {
         return Some("is no folder name; write one name without `/`".to_owned());
     }
     None
-}
-
-fn environment(fields: &mut Fields<'_>) -> Environment {
-    let general = rules(fields);
-    let mut by_role = BTreeMap::new();
-    for (role, value) in fields.entries("by_role") {
-        let key = format!("by_role.{role}");
-        let Some(map) = value.as_object() else {
-            fields.fault(&key, "must be an object with `set`, `remove` or `pass`");
-            continue;
-        };
-        let own = fields.inner(&key, map, |fields| {
-            let own = rules(fields);
-            fields.finish(&[]);
-            own
-        });
-        if let Some(role) = fields.parsed(&key, role) {
-            by_role.insert(role, own);
-        }
-    }
-    fields.finish(&[]);
-    Environment { general, by_role }
-}
-
-fn rules(fields: &mut Fields<'_>) -> EnvironmentRules {
-    let mut set = BTreeMap::new();
-    for (name, value) in fields.entries("set") {
-        if let Some(problem) = variable_problem(name) {
-            fields.fault("set", format!("holds {name:?}, which {problem}"));
-        }
-        match value.as_str() {
-            Some(text) if text.contains('\0') => {
-                fields.fault(&format!("set.{name}"), "holds a NUL character, which no program can be given; remove it");
-            }
-            Some(text) => {
-                set.insert(name.to_owned(), text.to_owned());
-            }
-            None => fields.fault(&format!("set.{name}"), "must be a text"),
-        }
-    }
-    let remove = fields.checked_texts("remove", variable_problem).unwrap_or_default();
-    // `null` is the default written out.
-    let pass = match fields.value("pass") {
-        None | Some(Value::Null) => None,
-        Some(_) => fields.checked_texts("pass", variable_problem),
-    };
-    EnvironmentRules { set, remove, pass }
-}
-
-fn variable_problem(name: &str) -> Option<String> {
-    let problem = if name.is_empty() || name.contains(['=', '\0']) {
-        "is no name of a variable; write it without `=`"
-    } else if OWN_VARIABLES.contains(&name) {
-        "the coordinator sets itself; remove it"
-    } else {
-        return None;
-    };
-    Some(problem.to_owned())
 }
 
 #[cfg(test)]
@@ -399,8 +324,10 @@ mod tests {
 
     #[test]
     fn not_a_number_is_no_json() {
-        assert!(matches!(parsed(r#"{"timeout_seconds": NaN}"#), Err(ConfigError::Json(_))));
-        assert!(matches!(parsed(r#"{"timeout_seconds": 1e999}"#), Err(ConfigError::Json(_))));
+        for number in ["NaN", "1e999", "Infinity", "01"] {
+            let faults = faults(&format!("{{\"timeout_seconds\": {number}}}"));
+            assert!(faults.len() == 1 && faults[0].starts_with("runner.local.json:1:"), "{faults:?}");
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn is_zero(number: &i64) -> bool {
 impl TaskCard {
     /// Parses bytes that came from `path`; the error holds all faults that this one card shows.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Vec<Fault>> {
-        let document = Document::parse(path, bytes).map_err(|error| vec![super::load::json_fault(path, &error)])?;
+        let document = Document::parse(path, bytes).map_err(|fault| vec![fault])?;
         let (card, faults) = document.read(read);
         match card.flatten() {
             Some(card) if faults.is_empty() => Ok(card),

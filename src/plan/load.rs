@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::{Plan, PlanError, Stage, TaskCard, check};
-use crate::fs::{self, JsonError};
+use crate::fs;
 use crate::ids::Role;
 use crate::project::Project;
 use crate::strict::Fault;
@@ -15,46 +15,35 @@ use crate::strict::Fault;
 impl Plan {
     /// Loads the project's plan; the error holds every fault of every file.
     pub fn load(project: &Project) -> Result<Self, PlanError> {
-        let mut faults = Vec::new();
-        let mut unread = BTreeSet::new();
-        let mut stages = Vec::new();
-        for source in sources(project, "planning/stages")? {
-            match source.named(Stage::parse, |stage| stage.id.as_str()) {
-                Ok(stage) => stages.push(stage),
-                Err(found) => {
-                    unread.insert(source.file());
-                    faults.extend(found);
-                }
-            }
-        }
-        let mut tasks = Vec::new();
-        for source in sources(project, "planning/tasks")? {
-            match source.named(TaskCard::parse, |card| card.id.as_str()) {
-                Ok(card) => tasks.push(card),
-                Err(found) => {
-                    unread.insert(source.file());
-                    faults.extend(found);
-                }
-            }
-        }
-        faults.extend(roles(project.root(), &tasks));
-        faults.extend(check::whole(&stages, &tasks, &unread));
-        if faults.is_empty() { Ok(Self::arranged(stages, tasks)) } else { Err(PlanError::Faults(faults)) }
+        let mut faults = Faults::default();
+        let stages = read_all(project, "planning/stages", |source| {
+            faults.sift(source, source.named(Stage::parse, |stage| stage.id.as_str()))
+        })?;
+        let tasks = read_all(project, "planning/tasks", |source| {
+            faults.sift(source, source.named(TaskCard::parse, |card| card.id.as_str()))
+        })?;
+        let Faults { mut all, unread } = faults;
+        all.extend(roles(project.root(), &tasks));
+        all.extend(check::whole(&stages, &tasks, &unread));
+        if all.is_empty() { Ok(Self::arranged(stages, tasks)) } else { Err(PlanError::Faults(all)) }
     }
 }
 
-/// The fault a file is that is no JSON: position first, as compilers write it.
-pub(super) fn json_fault(path: &Path, error: &JsonError) -> Fault {
-    let file = path.display().to_string();
-    let text = error.to_string();
-    match (error, text.strip_prefix(&format!("{file}:"))) {
-        // `file:line:column: what`; the position goes to the file's name.
-        (JsonError::Syntax { source, .. }, Some(rest)) => {
-            let position = format!("{}:{}", source.line(), source.column());
-            let what = rest.strip_prefix(&format!("{position}: ")).unwrap_or(rest);
-            Fault::new(format!("{file}:{position}"), what)
-        }
-        _ => Fault::new(file, text),
+/// What is wrong so far, and the files that could not be taken into the plan.
+#[derive(Default)]
+struct Faults {
+    all: Vec<Fault>,
+    unread: BTreeSet<String>,
+}
+
+impl Faults {
+    /// Lets what was read through and keeps the faults of what was not.
+    fn sift<T>(&mut self, source: &Source, read: Result<T, Vec<Fault>>) -> Option<T> {
+        read.map_err(|faults| {
+            self.all.extend(faults);
+            self.unread.insert(source.file());
+        })
+        .ok()
     }
 }
 
@@ -91,8 +80,13 @@ impl Source {
     }
 }
 
-/// The `.json` files of a folder, sorted; hidden ones (an editor's or a crash's leftovers) are no part of the plan.
-fn sources(project: &Project, folder: &str) -> Result<Vec<Source>, PlanError> {
+/// What `read` makes of the `.json` files of a folder, in their order; hidden ones (an editor's or a crash's leftovers)
+/// are no part of the plan.
+fn read_all<T>(
+    project: &Project,
+    folder: &str,
+    mut read: impl FnMut(&Source) -> Option<T>,
+) -> Result<Vec<T>, PlanError> {
     let paths = fs::list(&project.root().join(folder))?.unwrap_or_default();
     let sources = paths.into_iter().filter_map(|path| {
         let name = path.file_name()?;
@@ -101,7 +95,7 @@ fn sources(project: &Project, folder: &str) -> Result<Vec<Source>, PlanError> {
         let shown = Path::new(folder).join(name);
         (is_json && !is_hidden).then_some(Source { path, shown })
     });
-    Ok(sources.collect())
+    Ok(sources.filter_map(|source| read(&source)).collect())
 }
 
 /// A fault for each card whose role, or its reviewer's, has no text.

@@ -25,7 +25,7 @@ pub struct Stage {
 impl Stage {
     /// Parses bytes that came from `path`; the error holds all faults.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Vec<Fault>> {
-        let document = Document::parse(path, bytes).map_err(|error| vec![super::load::json_fault(path, &error)])?;
+        let document = Document::parse(path, bytes).map_err(|fault| vec![fault])?;
         let (stage, faults) = document.read(read);
         match stage.flatten() {
             Some(stage) if faults.is_empty() => Ok(stage),

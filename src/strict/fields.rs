@@ -1,87 +1,12 @@
-//! Strict reading of the JSON a person writes: one file becomes one object whose every key is asked for by name and type.
-//!
-//! Owns how a fault in such a file is worded. Collects all faults of a file and never stops at the first; never guesses
-//! (`true` is no number, `1.0` no integer) and never lets a key that is written twice pass.
+//! The keys of one object, each asked for by name and type.
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::str::FromStr;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
-use crate::fs::JsonError;
 use crate::ids::BadName;
-
-/// Something wrong in a file, worded for the person who wrote it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// The file, from the project's root where it lies below it.
-    pub file: String,
-    /// What is wrong and what to do, without the file's name.
-    pub text: String,
-}
-
-impl Fault {
-    /// A fault in `file`.
-    pub fn new(file: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { file: file.into(), text: text.into() }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file, self.text)
-    }
-}
-
-/// The faults as text, one a line.
-pub fn lines(faults: &[Fault]) -> String {
-    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-}
-
-/// A JSON file that was parsed, with the keys that were written twice.
-pub struct Document {
-    file: String,
-    value: Value,
-    doubled: Vec<String>,
-}
-
-impl Document {
-    /// Parses bytes that came from `path`; the error names file, line and column.
-    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, JsonError> {
-        let mut doubled = Vec::new();
-        let mut source = serde_json::Deserializer::from_slice(bytes);
-        let value = Whole { doubled: &mut doubled, at: &Place::Top }.deserialize(&mut source);
-        match value.and_then(|value| source.end().map(|()| value)) {
-            Ok(value) => Ok(Self { file: path.display().to_string(), value, doubled }),
-            Err(source) => Err(JsonError::Syntax { path: path.to_owned(), source }),
-        }
-    }
-
-    /// Reads the file's object with `read` and gives back what it made and every fault found on the way.
-    pub fn read<T>(&self, read: impl FnOnce(&mut Fields<'_>) -> T) -> (Option<T>, Vec<Fault>) {
-        let mut texts: Vec<String> = self.doubled.iter().map(|key| doubled_text(key)).collect();
-        let made = match &self.value {
-            Value::Object(map) => {
-                let mut fields = Fields { at: String::new(), map, known: Vec::new(), faults: Vec::new() };
-                let made = read(&mut fields);
-                texts.append(&mut fields.faults);
-                Some(made)
-            }
-            other => {
-                texts.push(format!("must hold one object, not {}", kind(other)));
-                None
-            }
-        };
-        (made, texts.into_iter().map(|text| Fault::new(self.file.clone(), text)).collect())
-    }
-}
-
-fn doubled_text(key: &str) -> String {
-    format!("key `{key}` is written twice; keep one")
-}
 
 /// One object being read: each key is asked for once; what was not asked for is a fault at [`Fields::finish`].
 pub struct Fields<'v> {
@@ -92,6 +17,18 @@ pub struct Fields<'v> {
 }
 
 impl<'v> Fields<'v> {
+    /// Begins to read the object `map`; `at` is the place of its keys in the file, "" or "outer.".
+    fn of(at: String, map: &'v Map<String, Value>) -> Self {
+        Self { at, map, known: Vec::new(), faults: Vec::new() }
+    }
+
+    /// Reads a file's object with `read`; gives back what it made and the faults it found.
+    pub(super) fn whole<T>(map: &'v Map<String, Value>, read: impl FnOnce(&mut Fields<'v>) -> T) -> (T, Vec<String>) {
+        let mut fields = Self::of(String::new(), map);
+        let made = read(&mut fields);
+        (made, fields.faults)
+    }
+
     /// Adds a fault of `key`: `problem` reads on from "key `x` ".
     pub fn fault(&mut self, key: &str, problem: impl fmt::Display) {
         self.faults.push(format!("key `{}{key}` {problem}", self.at));
@@ -205,7 +142,7 @@ impl<'v> Fields<'v> {
     /// Reads `map`, which stands under `key`, with `read`.
     pub fn inner<T>(&mut self, key: &str, map: &'v Map<String, Value>, read: impl FnOnce(&mut Fields<'v>) -> T) -> T {
         let at = format!("{}{key}.", self.at);
-        let mut fields = Fields { at, map, known: Vec::new(), faults: Vec::new() };
+        let mut fields = Fields::of(at, map);
         let made = read(&mut fields);
         self.faults.append(&mut fields.faults);
         made
@@ -247,24 +184,8 @@ pub fn texts_of(value: &Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-/// What is wrong with a path that must lie below the root, or `None`.
-pub fn path_problem(path: &str) -> Option<String> {
-    let problem = if path.trim().is_empty() {
-        "is empty; remove it or write a path from the project's root"
-    } else if path.contains('\0') {
-        "holds a NUL character; remove it"
-    } else if path.starts_with('/') {
-        "is absolute; write it from the project's root"
-    } else if path.split('/').any(|part| part == "..") {
-        "leads upwards with `..`; write it from the project's root"
-    } else {
-        return None;
-    };
-    Some(problem.to_owned())
-}
-
 /// A value as a person would name it in "not …".
-fn kind(value: &Value) -> String {
+pub(super) fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => format!("`{value}`"),
@@ -290,118 +211,16 @@ fn unknown(key: &str, known: &[&str]) -> String {
     }
 }
 
-/// Where in the document a key stands.
-enum Place<'a> {
-    Top,
-    Under(&'a Place<'a>, &'a str),
-}
-
-impl Place<'_> {
-    fn with(&self, key: &str) -> String {
-        match self {
-            Place::Top => key.to_owned(),
-            Place::Under(outer, name) => format!("{}.{key}", outer.with(name)),
-        }
-    }
-}
-
-/// Builds a [`Value`] as `serde_json` would, but remembers each key that comes a second time; the first value stays.
-struct Whole<'a> {
-    doubled: &'a mut Vec<String>,
-    at: &'a Place<'a>,
-}
-
-impl<'de> DeserializeSeed<'de> for Whole<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
-        source.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Whole<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Whole { doubled: self.doubled, at: self.at })? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            let value = entries.next_value_seed(Whole { doubled: self.doubled, at: &Place::Under(self.at, &key) })?;
-            if map.contains_key(&key) {
-                self.doubled.push(self.at.with(&key));
-            } else {
-                map.insert(key, value);
-            }
-        }
-        Ok(Value::Object(map))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use super::super::Document;
     use super::*;
 
     fn texts(json: &str, read: impl FnOnce(&mut Fields<'_>)) -> Vec<String> {
         let document = Document::parse(Path::new("x.json"), json.as_bytes()).unwrap();
         document.read(read).1.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn broken_json_is_named_by_file_line_and_column() {
-        let error = Document::parse(Path::new("a/x.json"), b"{\n  \"id\": ,\n}").err().unwrap().to_string();
-        assert_eq!(error, "a/x.json:2:9: expected value");
-        assert!(Document::parse(Path::new("x"), b"{} {}").is_err(), "text after the object");
-        assert!(Document::parse(Path::new("x"), b"{\"a\": NaN}").is_err());
-        assert!(Document::parse(Path::new("x"), b"{\"a\": \"\xff\"}").is_err());
-        assert!(Document::parse(Path::new("x"), b"").is_err());
-    }
-
-    #[test]
-    fn a_key_written_twice_is_a_fault_wherever_it_stands() {
-        let faults = texts(r#"{"a": {"b": 1, "b": 2}, "a": 3, "c": [{"d": 1, "d": 1}]}"#, |_| ());
-        assert_eq!(
-            faults,
-            ["a.b", "a", "c.d"].map(|key| format!("x.json: key `{key}` is written twice; keep one")).to_vec()
-        );
     }
 
     #[test]
@@ -443,16 +262,6 @@ mod tests {
             ("[]", "must hold one object, not a list"),
         ] {
             assert_eq!(texts(json, all), [format!("x.json: {fault}")], "{json}");
-        }
-    }
-
-    #[test]
-    fn a_path_stays_below_the_root() {
-        for bad in ["", " ", "/etc", "a/../b", "..", "a\0"] {
-            assert!(path_problem(bad).is_some(), "{bad:?}");
-        }
-        for good in ["a", "a..b/c", "src/**", "./x", "…"] {
-            assert_eq!(path_problem(good), None, "{good:?}");
         }
     }
 }
