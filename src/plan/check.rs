@@ -1,6 +1,7 @@
 //! What makes a plan consistent. Pure: looks at values, never at files.
 
 use std::collections::{BTreeSet, HashSet};
+use std::hash::Hash;
 
 use super::card::input_path;
 use super::{Stage, TaskCard, cycles};
@@ -103,10 +104,16 @@ fn unknown(file: String, key: &str, kind: &str, id: &str) -> Fault {
 
 /// A fault for each id that is there more than once.
 fn doubles(stages: &[Stage], tasks: &[TaskCard]) -> Vec<Fault> {
-    let files = stages.iter().map(|stage| stage_file(&stage.id)).chain(tasks.iter().map(|task| card_file(&task.id)));
+    let stages = repeated(stages.iter().map(|stage| &stage.id)).into_iter().map(stage_file);
+    let tasks = repeated(tasks.iter().map(|task| &task.id)).into_iter().map(card_file);
+    let text = "key `id` is that of another one too; give each its own";
+    stages.chain(tasks).map(|file| Fault::new(file, text)).collect()
+}
+
+/// The items that come more than once, each once and sorted.
+fn repeated<T: Copy + Ord + Hash>(items: impl Iterator<Item = T>) -> BTreeSet<T> {
     let mut seen = HashSet::new();
-    let doubled: BTreeSet<String> = files.filter(|file| !seen.insert(file.clone())).collect();
-    doubled.into_iter().map(|file| Fault::new(file, "key `id` is that of another one too; give each its own")).collect()
+    items.filter(|item| !seen.insert(*item)).collect()
 }
 
 #[cfg(test)]

@@ -83,9 +83,7 @@ impl Plan {
         stages.sort_by(|a, b| (a.order, &a.id).cmp(&(b.order, &b.id)));
         let stage_places: HashMap<_, _> =
             stages.iter().enumerate().map(|(place, stage)| (stage.id.clone(), place)).collect();
-        tasks.sort_by(|a, b| {
-            (stage_places[&a.stage], a.priority, &a.id).cmp(&(stage_places[&b.stage], b.priority, &b.id))
-        });
+        tasks.sort_by_cached_key(|task| (stage_places[&task.stage], task.priority, task.id.clone()));
         let mut remediations: HashMap<TaskId, Vec<usize>> = HashMap::new();
         for (place, task) in tasks.iter().enumerate() {
             if let Some(origin) = &task.origin {
