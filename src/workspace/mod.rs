@@ -1,0 +1,12 @@
+//! The tree a session works in: what is in it, what changed, and whether that was allowed.
+//!
+//! Owns the walk of the work tree, the frozen ignore rules, the comparison and the watch over what sessions must not touch.
+//! Never runs a program, never opens the git repository, and writes only when told to put guarded files back.
+
+mod change;
+mod glob;
+mod scope;
+
+pub use change::{Change, ChangeKind, Changes, Finding, FindingKind};
+pub use glob::Glob;
+pub use scope::{Scope, Violation, Why, violations};
