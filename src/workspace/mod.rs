@@ -4,9 +4,19 @@
 //! Never runs a program, never opens the git repository, and writes only when told to put guarded files back.
 
 mod change;
+mod content;
+mod diff;
+mod folder;
 mod glob;
+mod ignore_rules;
+mod links;
+mod scan;
 mod scope;
+mod snapshot;
+mod tracked;
 
 pub use change::{Change, ChangeKind, Changes, Finding, FindingKind};
 pub use glob::Glob;
 pub use scope::{Scope, Violation, Why, violations};
+pub use snapshot::{Options, Snapshot, SnapshotError, Snapshotter};
+pub use tracked::{IndexStat, Tracked, TrackedFiles};

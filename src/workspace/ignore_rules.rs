@@ -1,0 +1,162 @@
+//! Git's ignore rules, read at one moment and frozen: what a session writes into them hides nothing.
+//!
+//! Levels as in `gitignore(5)`: the `.gitignore` of the folder, then of its parents, then `info/exclude`, then
+//! `core.excludesFile`; in one file the last line that matches decides. A `.gitignore` that is a link counts for nothing, as in git.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+/// The lines of one file of rules.
+#[derive(Debug)]
+pub(super) struct Patterns {
+    text: Vec<u8>,
+    matcher: Gitignore,
+}
+
+impl Patterns {
+    fn parse(text: Vec<u8>) -> Self {
+        let readable = String::from_utf8_lossy(&text);
+        let mut builder = GitignoreBuilder::new("");
+        // To git a class that nothing closes is a pattern that matches nothing.
+        builder.allow_unclosed_class(false);
+        for line in readable.trim_start_matches('\u{feff}').lines() {
+            // A line that is no pattern matches nothing, to git as well.
+            let _skipped = builder.add_line(None, &without_braces(line)).is_err();
+        }
+        let matcher = builder.build().unwrap_or_else(|_| Gitignore::empty());
+        drop(readable);
+        Self { text, matcher }
+    }
+
+    /// Whether `path`, relative to the folder of these rules, is ignored; `None` if no line speaks of it.
+    fn verdict(&self, path: &[u8], is_folder: bool) -> Option<bool> {
+        match self.matcher.matched(Path::new(OsStr::from_bytes(path)), is_folder) {
+            Match::None => None,
+            Match::Ignore(_) => Some(true),
+            Match::Whitelist(_) => Some(false),
+        }
+    }
+}
+
+/// The line with braces escaped: git knows no alternatives, the matcher does.
+fn without_braces(line: &str) -> String {
+    let mut escaped = String::with_capacity(line.len() + 2);
+    let (mut is_escaped, mut is_in_class) = (false, false);
+    for c in line.chars() {
+        if matches!(c, '{' | '}') && !is_escaped && !is_in_class {
+            escaped.push('\\');
+        }
+        match c {
+            '[' if !is_escaped => is_in_class = true,
+            ']' => is_in_class = false,
+            _ => {}
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// All rules that were in force at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    /// Rules for the whole tree that weigh less than any `.gitignore`, the heaviest first.
+    outer: Vec<Arc<Patterns>>,
+    /// By folder: its path from the root, empty for the root.
+    folders: HashMap<Vec<u8>, Arc<Patterns>>,
+}
+
+/// A rule file's text, if there is one.
+pub(super) type Text = Option<Vec<u8>>;
+
+impl Rules {
+    /// Starts a new set with the rules outside the tree; `previous` saves parsing again what has not changed.
+    pub(super) fn begin(previous: &Self, outer: impl IntoIterator<Item = Text>) -> Self {
+        let outer = outer.into_iter().flatten().map(|text| {
+            let known = previous.outer.iter().find(|patterns| patterns.text == text);
+            known.map_or_else(|| Arc::new(Patterns::parse(text)), Arc::clone)
+        });
+        Self { outer: outer.collect(), folders: HashMap::new() }
+    }
+
+    /// Adds a folder's own rules.
+    pub(super) fn add(&mut self, previous: &Self, folder: &[u8], text: Vec<u8>) {
+        let known = previous.folders.get(folder).filter(|patterns| patterns.text == text);
+        let patterns = known.map_or_else(|| Arc::new(Patterns::parse(text)), Arc::clone);
+        self.folders.insert(folder.to_vec(), patterns);
+    }
+
+    /// Whether the rules say to ignore `path`, from the root. Whether a folder above it is ignored is the caller's to know.
+    pub(super) fn is_ignored(&self, path: &[u8], is_folder: bool) -> bool {
+        self.in_tree(path, is_folder)
+            .or_else(|| self.outer.iter().find_map(|patterns| patterns.verdict(path, is_folder)))
+            .unwrap_or(false)
+    }
+
+    /// What the `.gitignore` files of the folders that lead to `path` say, the innermost first.
+    fn in_tree(&self, path: &[u8], is_folder: bool) -> Option<bool> {
+        if self.folders.is_empty() {
+            return None;
+        }
+        let mut end = path.len();
+        while let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') {
+            let patterns = self.folders.get(&path[..slash]);
+            if let Some(verdict) = patterns.and_then(|patterns| patterns.verdict(&path[slash + 1..], is_folder)) {
+                return Some(verdict);
+            }
+            end = slash;
+        }
+        self.folders.get(&[][..]).and_then(|patterns| patterns.verdict(path, is_folder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rules;
+
+    fn is_ignored(text: &str, path: &str, is_folder: bool) -> bool {
+        let mut rules = Rules::default();
+        rules.add(&Rules::default(), b"", text.into());
+        rules.is_ignored(path.as_bytes(), is_folder)
+    }
+
+    #[test]
+    fn lines_mean_what_they_mean_to_git() {
+        for (text, path, is_folder, expected) in [
+            ("dist/", "dist", true, true),
+            ("dist/", "dist", false, false),
+            ("dist/", "src/dist", true, true),
+            ("/dist/", "src/dist", true, false),
+            ("*.log\n!keep.log", "a/keep.log", false, false),
+            ("*.log\r\n", "a/b.log", false, true),
+            ("# c\n\\#x", "#x", false, true),
+            ("a{b,c}", "ab", false, false),
+            ("a{b,c}", "a{b,c}", false, true),
+            ("[{]x", "{x", false, true),
+            ("[x", "[x", false, false),
+            ("a/**/b", "a/x/y/b", false, true),
+            ("\u{feff}x", "x", false, true),
+            ("x  ", "x", false, true),
+        ] {
+            assert_eq!(is_ignored(text, path, is_folder), expected, "{text:?} on {path:?}");
+        }
+    }
+
+    #[test]
+    fn the_inner_folder_decides_before_the_outer_and_the_tree_before_the_rest() {
+        let mut rules = Rules::begin(&Rules::default(), [Some(b"*.tmp\n*.o".to_vec()), None]);
+        rules.add(&Rules::default(), b"", b"*.log".to_vec());
+        rules.add(&Rules::default(), b"a", b"!x.log\n!y.tmp".to_vec());
+        let ignored = |path: &str| rules.is_ignored(path.as_bytes(), false);
+        assert_eq!(
+            [ignored("a/x.log"), ignored("a/y.log"), ignored("a/y.tmp"), ignored("a/z.o")],
+            [false, true, false, true]
+        );
+    }
+}
