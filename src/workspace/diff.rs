@@ -121,5 +121,6 @@ fn against_index(entry: &Entry, tracked: &Tracked, modes: bool) -> Option<Change
 
 fn is_at_or_below(path: &RelPath, folder: &RelPath) -> bool {
     let rest = path.as_bytes().strip_prefix(folder.as_bytes());
-    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    // The root, when it could not be listed, is the empty path.
+    folder.as_bytes().is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }

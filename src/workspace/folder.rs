@@ -3,9 +3,9 @@
 //! Linux and other Unix systems alike; only what a stamp is worth differs (a change time that a user cannot set is what the
 //! comparison rests on).
 
-use std::cmp::Ordering;
 use std::ffi::{CStr, CString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -124,7 +124,7 @@ impl Folder {
         Ok(self.0.fd()?)
     }
 
-    /// What the folder holds, sorted so that a walk that descends in this order meets all paths sorted bytewise.
+    /// What the folder holds, sorted by name.
     pub(super) fn items(&mut self) -> io::Result<Vec<Item>> {
         let mut items = Vec::new();
         while let Some(entry) = self.0.read() {
@@ -143,21 +143,9 @@ impl Folder {
             };
             items.push(Item { name: name.to_owned(), kind });
         }
-        items.sort_unstable_by(in_path_order);
+        items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(items)
     }
-}
-
-/// Bytewise, a folder as if its name ended in `/`.
-fn in_path_order(a: &Item, b: &Item) -> Ordering {
-    let (left, right) = (a.name.to_bytes(), b.name.to_bytes());
-    let common = left.len().min(right.len());
-    let next = |item: &Item, name: &[u8]| match name.get(common) {
-        Some(byte) => *byte,
-        None if item.kind == Kind::Folder => b'/',
-        None => 0,
-    };
-    left[..common].cmp(&right[..common]).then_with(|| next(a, left).cmp(&next(b, right)))
 }
 
 /// The stamp of `name` in `at` itself, a link included; `None` if there is no such name.
@@ -181,6 +169,14 @@ pub(super) fn open_file(at: BorrowedFd<'_>, path: &Path) -> io::Result<(OwnedFd,
     Ok((file, stamp))
 }
 
+/// The content of the regular file `path` below `at`.
+pub(super) fn read_file(at: BorrowedFd<'_>, path: &Path) -> io::Result<Vec<u8>> {
+    let (file, stamp) = open_file(at, path)?;
+    let mut content = Vec::with_capacity(usize::try_from(stamp.size).unwrap_or(0));
+    File::from(file).read_to_end(&mut content)?;
+    Ok(content)
+}
+
 /// The stamp of an open file.
 pub(super) fn stamp_of_open(file: BorrowedFd<'_>) -> io::Result<Stamp> {
     Ok(Stamp::of(&rustix::fs::fstat(file)?))
@@ -189,4 +185,18 @@ pub(super) fn stamp_of_open(file: BorrowedFd<'_>) -> io::Result<Stamp> {
 /// The target of the link `path` below `at`, as it is written.
 pub(super) fn link_target(at: BorrowedFd<'_>, path: &Path) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlinkat(at, path, Vec::new())?.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stamp;
+
+    #[test]
+    fn a_stamp_is_young_up_to_the_margin_before_the_moment_and_in_the_future() {
+        let at = |ctime| Stamp { ctime, ..Stamp::default() };
+        assert!(at((10, 0)).is_young((10, 50_000_000)));
+        assert!(!at((10, 0)).is_young((10, 50_000_001)));
+        assert!(at((9, 960_000_000)).is_young((10, 10_000_000)));
+        assert!(at((99, 0)).is_young((10, 0)));
+    }
 }

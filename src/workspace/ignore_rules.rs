@@ -72,58 +72,63 @@ pub(super) struct Rules {
     folders: HashMap<Vec<u8>, Arc<Patterns>>,
 }
 
-/// A rule file's text, if there is one.
-pub(super) type Text = Option<Vec<u8>>;
-
 impl Rules {
-    /// Starts a new set with the rules outside the tree; `previous` saves parsing again what has not changed.
-    pub(super) fn begin(previous: &Self, outer: impl IntoIterator<Item = Text>) -> Self {
+    /// The same with the given rules from outside the tree.
+    pub(super) fn with_outer(&self, outer: impl IntoIterator<Item = Option<Vec<u8>>>) -> Self {
         let outer = outer.into_iter().flatten().map(|text| {
-            let known = previous.outer.iter().find(|patterns| patterns.text == text);
+            let known = self.outer.iter().find(|patterns| patterns.text == text);
             known.map_or_else(|| Arc::new(Patterns::parse(text)), Arc::clone)
         });
-        Self { outer: outer.collect(), folders: HashMap::new() }
+        Self { outer: outer.collect(), folders: self.folders.clone() }
     }
 
-    /// Adds a folder's own rules.
-    pub(super) fn add(&mut self, previous: &Self, folder: &[u8], text: Vec<u8>) {
-        let known = previous.folders.get(folder).filter(|patterns| patterns.text == text);
-        let patterns = known.map_or_else(|| Arc::new(Patterns::parse(text)), Arc::clone);
-        self.folders.insert(folder.to_vec(), patterns);
+    /// The rules in a folder's `.gitignore`; not parsed again if they are the ones in this set.
+    pub(super) fn parse_folder(&self, folder: &[u8], text: Vec<u8>) -> Arc<Patterns> {
+        let known = self.of_folder(folder).filter(|patterns| patterns.text == text);
+        known.unwrap_or_else(|| Arc::new(Patterns::parse(text)))
     }
 
-    /// Whether the rules say to ignore `path`, from the root. Whether a folder above it is ignored is the caller's to know.
-    pub(super) fn is_ignored(&self, path: &[u8], is_folder: bool) -> bool {
-        self.in_tree(path, is_folder)
-            .or_else(|| self.outer.iter().find_map(|patterns| patterns.verdict(path, is_folder)))
-            .unwrap_or(false)
+    /// The folder's own rules.
+    pub(super) fn of_folder(&self, folder: &[u8]) -> Option<Arc<Patterns>> {
+        if self.folders.is_empty() { None } else { self.folders.get(folder).map(Arc::clone) }
     }
 
-    /// What the `.gitignore` files of the folders that lead to `path` say, the innermost first.
-    fn in_tree(&self, path: &[u8], is_folder: bool) -> Option<bool> {
-        if self.folders.is_empty() {
-            return None;
-        }
-        let mut end = path.len();
-        while let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') {
-            let patterns = self.folders.get(&path[..slash]);
-            if let Some(verdict) = patterns.and_then(|patterns| patterns.verdict(&path[slash + 1..], is_folder)) {
-                return Some(verdict);
+    /// Exchanges the rules of all folders.
+    pub(super) fn with_folders(&self, folders: impl IntoIterator<Item = (Vec<u8>, Arc<Patterns>)>) -> Self {
+        Self { outer: self.outer.clone(), folders: folders.into_iter().collect() }
+    }
+
+    /// Whether the rules say to ignore `path`, from the root; `level` are the rules of the folder it lies in. Whether a folder
+    /// above it is ignored is the caller's to know.
+    pub(super) fn is_ignored(&self, path: &[u8], is_folder: bool, mut level: Option<&Level>) -> bool {
+        while let Some(here) = level {
+            if let Some(verdict) = here.patterns.verdict(&path[here.prefix..], is_folder) {
+                return verdict;
             }
-            end = slash;
+            level = here.above.as_deref();
         }
-        self.folders.get(&[][..]).and_then(|patterns| patterns.verdict(path, is_folder))
+        self.outer.iter().find_map(|patterns| patterns.verdict(path, is_folder)).unwrap_or(false)
     }
+}
+
+/// The rules of one folder, linked to those of the folders above that have any.
+#[derive(Debug)]
+pub(super) struct Level {
+    pub(super) above: Option<Arc<Level>>,
+    pub(super) patterns: Arc<Patterns>,
+    /// How many bytes of a path from the root lead into this folder, the `/` included.
+    pub(super) prefix: usize,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Rules;
+    use std::sync::Arc;
 
-    fn is_ignored(text: &str, path: &str, is_folder: bool) -> bool {
-        let mut rules = Rules::default();
-        rules.add(&Rules::default(), b"", text.into());
-        rules.is_ignored(path.as_bytes(), is_folder)
+    use super::{Level, Rules};
+
+    fn level(above: Option<&Arc<Level>>, prefix: usize, text: &str) -> Arc<Level> {
+        let patterns = Rules::default().parse_folder(b"", text.into());
+        Arc::new(Level { above: above.cloned(), patterns, prefix })
     }
 
     #[test]
@@ -144,16 +149,16 @@ mod tests {
             ("\u{feff}x", "x", false, true),
             ("x  ", "x", false, true),
         ] {
-            assert_eq!(is_ignored(text, path, is_folder), expected, "{text:?} on {path:?}");
+            let ignored = Rules::default().is_ignored(path.as_bytes(), is_folder, Some(&level(None, 0, text)));
+            assert_eq!(ignored, expected, "{text:?} on {path:?}");
         }
     }
 
     #[test]
     fn the_inner_folder_decides_before_the_outer_and_the_tree_before_the_rest() {
-        let mut rules = Rules::begin(&Rules::default(), [Some(b"*.tmp\n*.o".to_vec()), None]);
-        rules.add(&Rules::default(), b"", b"*.log".to_vec());
-        rules.add(&Rules::default(), b"a", b"!x.log\n!y.tmp".to_vec());
-        let ignored = |path: &str| rules.is_ignored(path.as_bytes(), false);
+        let rules = Rules::default().with_outer([Some(b"*.tmp\n*.o".to_vec()), None]);
+        let inner = level(Some(&level(None, 0, "*.log")), 2, "!x.log\n!y.tmp");
+        let ignored = |path: &str| rules.is_ignored(path.as_bytes(), false, Some(&inner));
         assert_eq!(
             [ignored("a/x.log"), ignored("a/y.log"), ignored("a/y.tmp"), ignored("a/z.o")],
             [false, true, false, true]

@@ -14,6 +14,10 @@ mod scan;
 mod scope;
 mod snapshot;
 mod tracked;
+mod walk;
+
+#[cfg(test)]
+mod tests;
 
 pub use change::{Change, ChangeKind, Changes, Finding, FindingKind};
 pub use glob::Glob;

@@ -15,6 +15,7 @@ use super::ignore_rules::Rules;
 use super::links;
 use super::scan::{Entry, EntryKind, RuleSource, Scan, scan};
 use super::tracked::TrackedFiles;
+use super::walk::FolderRules;
 use crate::fs::{self, FileError};
 use crate::project::GitPlaces;
 use crate::relpath::RelPath;
@@ -109,11 +110,10 @@ impl Snapshotter {
         let root = self.open()?;
         let has_index = tracked.is_some();
         let tracked = tracked.unwrap_or_default();
-        let mut rules = Rules::begin(&self.rules, self.outer_rules()?);
+        let rules = self.rules.with_outer(self.outer_rules()?);
         let moment = file_clock();
-        let source = RuleSource::Tree { previous: &self.rules, now: &mut rules };
-        let mut scan = self.scan(root.as_fd(), &tracked, source)?;
-        self.rules = Arc::new(rules);
+        let (mut scan, folders) = self.scan(root.as_fd(), &tracked, RuleSource::Tree(&rules))?;
+        self.rules = Arc::new(rules.with_folders(folders));
 
         self.recall(&mut scan.entries, &tracked, moment);
         let is_needed: Vec<bool> = scan.entries.iter().map(|entry| entry.content.is_none()).collect();
@@ -134,7 +134,7 @@ impl Snapshotter {
     pub fn changes_since(&mut self, before: &Snapshot) -> Result<Changes, SnapshotError> {
         let root = self.open()?;
         let moment = file_clock();
-        let mut scan = self.scan(root.as_fd(), &before.tracked, RuleSource::Frozen(&before.rules))?;
+        let (mut scan, _) = self.scan(root.as_fd(), &before.tracked, RuleSource::Frozen(&before.rules))?;
         let is_needed = carry_over(&before.entries, &mut scan.entries, moment);
         read_contents(root.as_fd(), &mut scan, &is_needed);
 
@@ -151,9 +151,15 @@ impl Snapshotter {
         folder::open_root(&self.options.root).map_err(fail)
     }
 
-    fn scan(&self, root: BorrowedFd<'_>, tracked: &TrackedFiles, rules: RuleSource<'_>) -> Result<Scan, SnapshotError> {
+    fn scan(
+        &self,
+        root: BorrowedFd<'_>,
+        tracked: &TrackedFiles,
+        rules: RuleSource<'_>,
+    ) -> Result<(Scan, Vec<FolderRules>), SnapshotError> {
         let fail = |source| SnapshotError::Root { path: self.options.root.clone(), source };
-        scan(root, &self.options, &tracked.entries, rules).map_err(fail)
+        let expected = tracked.entries.len().max(self.known.len());
+        scan(root, (&self.options, &tracked.entries), rules, expected).map_err(fail)
     }
 
     /// The rules that lie outside the tree, the heavier first.

@@ -75,3 +75,38 @@ pub struct TrackedFiles {
     /// When the index file was last written; `None` if unknown, and then no stat data are trusted.
     pub index_mtime: Option<(i64, u32)>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{IndexStat, Tracked};
+    use crate::workspace::folder::Stamp;
+
+    const STAMP: Stamp = Stamp { ino: (7 << 32) | 9, size: 5, mode: 0o100_644, mtime: (100, 5), ctime: (101, 6) };
+
+    fn tracked(stat: IndexStat) -> Tracked {
+        Tracked { path: "a".into(), mode: 0o100_644, oid: [1; 20], stat }
+    }
+
+    #[test]
+    fn the_index_vouches_only_for_the_stat_data_it_knows_and_only_if_it_is_younger() {
+        let stat = IndexStat { ctime: (101, 6), mtime: (100, 5), dev: 3, ino: 9, size: 5 };
+        assert!(tracked(stat).vouches_for(&STAMP, Some((100, 6))));
+        for index_mtime in [None, Some((100, 5)), Some((99, 0))] {
+            assert!(!tracked(stat).vouches_for(&STAMP, index_mtime));
+        }
+        for other in [
+            IndexStat { ctime: (101, 7), ..stat },
+            IndexStat { mtime: (100, 0), ..stat },
+            IndexStat { ino: 8, ..stat },
+            IndexStat { size: 4, ..stat },
+        ] {
+            assert!(!tracked(other).vouches_for(&STAMP, Some((200, 0))));
+        }
+    }
+
+    #[test]
+    fn an_entry_that_git_marked_as_doubtful_vouches_for_nothing() {
+        let stat = IndexStat { ctime: (101, 6), mtime: (100, 5), dev: 3, ino: 9, size: 0 };
+        assert!(!tracked(stat).vouches_for(&Stamp { size: 0, ..STAMP }, Some((200, 0))));
+    }
+}
