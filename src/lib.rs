@@ -6,3 +6,4 @@ pub mod fs;
 pub mod ids;
 pub mod project;
 pub mod relpath;
+pub mod session;
