@@ -35,14 +35,12 @@ pub fn is_alive(pid: u32, start_time: u64, boot_id: &str) -> bool {
         return false;
     }
     let Ok(pid) = i32::try_from(pid) else { return false };
-    match process_table::read(pid) {
-        Some(row) => row.start == start_time && !row.ended,
-        None => {
-            let exists = rustix::process::Pid::from_raw(pid)
-                .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH));
-            start_time == 0 && exists
-        }
+    if let Some(row) = process_table::read(pid) {
+        return row.start == start_time && !row.ended;
     }
+    let exists = rustix::process::Pid::from_raw(pid)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH));
+    start_time == 0 && exists
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -57,7 +57,9 @@ pub trait Watched {
 ///
 /// While it runs, this process is child subreaper (`PR_SET_CHILD_SUBREAPER`), so that whatever the session starts, in
 /// whatever process group or session, becomes a child of this process when its parent ends. One tree at a time: a second
-/// call waits. Children that this process had before, or that share its own session, are neither waited for nor signalled.
+/// call waits. Children that this process had before, or that share its own session, are neither waited for nor signalled;
+/// what else comes to it as a child meanwhile is taken for the session's. So another thread must not start a process in a
+/// session of its own then, and process 1 of a container, to which strangers' orphans come, should not be the caller.
 ///
 /// Out of reach are work handed to a daemon that was there before and processes of another user (named in
 /// [`ExecutionResult::survivors`]); one in uninterruptible sleep delays the return until it wakes. On systems other than

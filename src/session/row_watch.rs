@@ -3,6 +3,10 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Sources of events kept for the next session: closing one waits some ten milliseconds for the kernel to settle.
+static IDLE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 
 /// A watch on one row.
 #[derive(Debug)]
@@ -10,7 +14,8 @@ pub(crate) struct RowWatch {
     folder: PathBuf,
     name: OsString,
     source: Option<OwnedFd>,
-    is_armed: bool,
+    /// The kernel's number of the watch on the folder, while there is one. A source never gives a number twice.
+    watch: Option<i32>,
 }
 
 impl RowWatch {
@@ -18,35 +23,43 @@ impl RowWatch {
     pub(crate) fn new(row: &Path) -> Self {
         let folder = row.parent().unwrap_or(Path::new("/")).to_owned();
         let name = row.file_name().unwrap_or_default().to_owned();
-        let mut watch = Self { folder, name, source: source(), is_armed: false };
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut watch = Self { folder, name, source: idle.or_else(new_source), watch: None };
         watch.arm();
         watch
     }
 
     /// Readable when something happened in the folder; `None` while only looking helps.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.source.as_ref().filter(|_| self.is_armed).map(AsFd::as_fd)
+        self.source.as_ref().filter(|_| self.watch.is_some()).map(AsFd::as_fd)
     }
 
     /// Whether the row may have changed since the last call. Without a watch it always may.
     pub(crate) fn was_touched(&mut self) -> bool {
-        let was_armed = self.is_armed;
+        let was_armed = self.watch.is_some();
         let seen = was_armed && self.drain();
-        if !self.is_armed {
+        if self.watch.is_none() {
             self.arm();
         }
         seen || !was_armed
     }
 }
 
+impl Drop for RowWatch {
+    fn drop(&mut self) {
+        self.disarm();
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner).extend(self.source.take());
+    }
+}
+
 #[cfg(target_os = "linux")]
-fn source() -> Option<OwnedFd> {
+fn new_source() -> Option<OwnedFd> {
     use rustix::fs::inotify::{CreateFlags, init};
     init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn source() -> Option<OwnedFd> {
+fn new_source() -> Option<OwnedFd> {
     None
 }
 
@@ -60,7 +73,14 @@ impl RowWatch {
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        self.is_armed = self.source.as_ref().is_some_and(|source| add_watch(source, &self.folder, wanted).is_ok());
+        self.watch = self.source.as_ref().and_then(|source| add_watch(source, &self.folder, wanted).ok());
+    }
+
+    fn disarm(&mut self) {
+        if let (Some(source), Some(watch)) = (&self.source, self.watch.take()) {
+            // One whose folder is gone is gone already.
+            let _removed = rustix::fs::inotify::remove_watch(source, watch);
+        }
     }
 
     /// Takes all events; whether one may concern the row.
@@ -74,13 +94,15 @@ impl RowWatch {
         let mut events = Reader::new(source.as_fd(), &mut buffer);
         let (mut seen, mut lost) = (false, false);
         while let Ok(event) = events.next() {
-            lost |= event.events().intersects(folder_is_gone);
-            seen |= event.file_name().is_none_or(|name| name.to_bytes() == self.name.as_bytes());
+            let overflowed = event.events().contains(ReadFlags::QUEUE_OVERFLOW);
+            if overflowed || Some(event.wd()) == self.watch {
+                lost |= event.events().intersects(folder_is_gone);
+                seen |= event.file_name().is_none_or(|name| name.to_bytes() == self.name.as_bytes());
+            }
         }
         if lost {
             // The old folder may live on elsewhere; only what has the folder's name now counts.
-            self.source = self::source();
-            self.is_armed = false;
+            self.disarm();
         }
         seen || lost
     }
@@ -89,6 +111,8 @@ impl RowWatch {
 #[cfg(not(target_os = "linux"))]
 impl RowWatch {
     fn arm(&mut self) {}
+
+    fn disarm(&mut self) {}
 
     fn drain(&mut self) -> bool {
         true
@@ -114,6 +138,17 @@ mod tests {
         fs::replace(&row, b"3").unwrap();
         assert!(watch.was_touched(), "the watch outlives a replacement");
         assert!(!watch.was_touched());
+    }
+
+    #[test]
+    fn a_watch_hears_nothing_meant_for_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let row = folder.path().join("row");
+        for round in 0..10_u8 {
+            let mut watch = RowWatch::new(&row);
+            assert!(!watch.was_touched());
+            fs::replace(&row, &[round]).unwrap();
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ use super::wait::wait;
 pub(crate) const FALLBACK: Duration = Duration::from_millis(250);
 /// The same for the instant in which a tree that was seen to be empty is not yet confirmed to be.
 const CONFIRM: Duration = Duration::from_millis(5);
+/// What is gone this soon after the leader was not left behind by it.
+const SETTLE: Duration = Duration::from_millis(50);
 /// How often processes that ended after their parent are waited for while a session runs, so that they do not pile up.
 const HOUSEKEEPING: Duration = Duration::from_secs(30);
 
@@ -100,7 +102,7 @@ impl Session<'_, '_> {
         }
         if leader_ended {
             self.leader_end_seen = true;
-            let survivors = !self.tree.is_gone();
+            let survivors = !self.is_gone_soon();
             self.left_behind = self.tree.living().collect();
             inputs.push(Input::LeaderEnded { survivors });
         } else if self.supervisor.is_ending() {
@@ -110,6 +112,21 @@ impl Session<'_, '_> {
             self.tree.reap_orphans();
         }
         inputs
+    }
+
+    /// Whether nothing is left, given a moment for what ends together with the leader, as the other end of a pipe does.
+    fn is_gone_soon(&mut self) -> bool {
+        let seen = Instant::now();
+        loop {
+            if self.tree.is_gone() {
+                return true;
+            }
+            let left = SETTLE.saturating_sub(seen.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            wait(self.tree.member_descriptors(), Some(left));
+        }
     }
 
     /// Looks at the row if it was touched, and one last time before an end would be called another.

@@ -64,17 +64,24 @@ enum Phase {
     Gone,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leader {
+    Alive,
+    /// It ended before anybody asked it to.
+    EndedByItself,
+    EndedMeanwhile,
+}
+
 /// The state of one supervised session.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     limits: Limits,
     phase: Phase,
-    leader_ended: bool,
+    leader: Leader,
     primary: Option<Ended>,
     cancelled: Option<(i32, Duration)>,
     timed_out: bool,
     transition_seen: bool,
-    left_alone: bool,
     ladder: Ladder,
 }
 
@@ -83,12 +90,11 @@ impl Supervisor {
         Self {
             limits,
             phase: Phase::Running,
-            leader_ended: false,
+            leader: Leader::Alive,
             primary: None,
             cancelled: None,
             timed_out: false,
             transition_seen: false,
-            left_alone: false,
             ladder: Ladder::NotNeeded,
         }
     }
@@ -130,8 +136,10 @@ impl Supervisor {
     }
 
     fn leader_ended(&mut self, survivors: bool, now: Duration, todo: &mut Vec<Action>) {
-        self.leader_ended = true;
-        self.left_alone |= matches!(self.phase, Phase::Running | Phase::Leaving { .. });
+        self.leader = match self.phase {
+            Phase::Running | Phase::Leaving { .. } => Leader::EndedByItself,
+            Phase::Ending { .. } | Phase::Killing | Phase::Gone => Leader::EndedMeanwhile,
+        };
         if survivors {
             self.end(Ended::Exited, now, todo);
         } else {
@@ -141,7 +149,7 @@ impl Supervisor {
     }
 
     fn check_deadlines(&mut self, now: Duration, todo: &mut Vec<Action>) {
-        if !self.leader_ended && self.phase != Phase::Gone && now >= self.limits.wall {
+        if self.leader == Leader::Alive && self.phase != Phase::Gone && now >= self.limits.wall {
             self.timed_out = true;
             self.end(Ended::TimedOut, now, todo);
         }
@@ -201,7 +209,7 @@ impl Supervisor {
 
     /// The leader ended before anybody asked it to, so what lives on was left behind by it.
     pub(crate) fn left_alone(&self) -> bool {
-        self.left_alone
+        self.leader == Leader::EndedByItself
     }
 
     /// Why the session ended: the first observation that ended it.
@@ -229,7 +237,7 @@ impl Supervisor {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Action, Actions, Input, Phase, Supervisor};
+    use super::{Action, Actions, Input, Leader, Phase, Supervisor};
     use crate::session::launch::Limits;
     use crate::session::result::{Ended, Ladder};
     use std::time::Duration;
@@ -389,7 +397,7 @@ mod tests {
             }
             prop_assert_eq!(done.iter().filter(|action| **action == Action::HoldState).count(), asked.len());
             prop_assert_eq!(supervisor.ladder() == Ladder::Killed, first_kill.is_some());
-            let ended_late = now >= 100 && !supervisor.leader_ended;
+            let ended_late = now >= 100 && supervisor.leader == Leader::Alive;
             prop_assert!(!ended_late || supervisor.is_ending() && supervisor.timed_out());
         }
     }

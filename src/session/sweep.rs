@@ -17,6 +17,7 @@ use super::result::LeakedProcess;
 use super::run::FALLBACK;
 use super::tree::{STOP_ROUNDS, WAITED_FOR};
 use super::wait::wait;
+use crate::ids::hex;
 
 /// The variable a session's processes carry their secret in.
 const VARIABLE: &[u8] = b"RUNNER_TOKEN=";
@@ -168,11 +169,7 @@ fn holds_token(environment: &[u8], token_hash: &str) -> bool {
         && environment
             .split(|byte| *byte == 0)
             .filter_map(|entry| entry.strip_prefix(VARIABLE))
-            .any(|secret| !secret.is_empty() && hexadecimal(&Sha256::digest(secret)) == token_hash)
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+            .any(|secret| !secret.is_empty() && hex(&Sha256::digest(secret)) == token_hash)
 }
 
 #[cfg(test)]
@@ -181,12 +178,12 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Digest, Leftovers, Row, Sha256, Swept, hexadecimal, holds_token, sweep, with_ancestors};
+    use super::{Digest, Leftovers, Row, Sha256, Swept, hex, holds_token, sweep, with_ancestors};
 
     const TOKEN: &str = "0b9c5a7e-the-secret-of-one-session";
 
     fn digest(secret: &str) -> String {
-        hexadecimal(&Sha256::digest(secret))
+        hex(&Sha256::digest(secret))
     }
 
     #[test]

@@ -99,6 +99,7 @@ pub(crate) struct Tree {
     leader_descriptor: Option<OwnedFd>,
     exit: Option<Exit>,
     reaped: bool,
+    gone: bool,
     others: Others,
     members: Vec<Handle>,
     refused: BTreeMap<(i32, u64), LeakedProcess>,
@@ -114,6 +115,7 @@ impl Tree {
             leader_descriptor,
             exit: None,
             reaped: false,
+            gone: false,
             others,
             members: Vec::new(),
             refused: BTreeMap::new(),
@@ -140,31 +142,33 @@ impl Tree {
 
     /// Nothing of the tree lives. If so, the leader has been reaped.
     pub(crate) fn is_gone(&mut self) -> bool {
+        self.gone = self.gone || self.look_for_end();
+        self.gone
+    }
+
+    fn look_for_end(&mut self) -> bool {
         if self.leader_exit().is_none() {
             self.survey();
             return false;
         }
-        for _ in 0..WALKS {
-            if self.has_orphans() {
-                self.survey();
-                if !self.members.is_empty() {
-                    return false;
-                }
-            }
-            self.reap_leader();
-            if has_no_children() {
-                self.members.clear();
-                return true;
-            }
+        if self.has_orphans() {
             self.survey();
             if !self.members.is_empty() {
                 return false;
             }
-            if !self.has_orphans() {
-                return true;
-            }
         }
-        false
+        self.reap_leader();
+        // While anything of the tree lives, so does or waits some child of this process: the kernel's word is the proof.
+        has_no_children() || self.has_only_others()
+    }
+
+    /// Whether the children the kernel speaks of are explained by others, since only they are seen, again and again.
+    fn has_only_others(&mut self) -> bool {
+        let clean = (0..WALKS).all(|_| {
+            self.survey();
+            self.members.is_empty() && !self.has_orphans()
+        });
+        clean && (has_no_children() || !process_table::children_of_this_process().is_empty())
     }
 
     /// Whether some child of this process came from the tree; quick where there is nothing to find.
@@ -300,7 +304,7 @@ impl Tree {
 impl Drop for Tree {
     /// A panic while the tree is supervised must not leave it running.
     fn drop(&mut self) {
-        while !self.reaped && !self.is_gone() {
+        while !self.is_gone() {
             self.kill();
             let descriptors = self.leader_descriptor().into_iter().chain(self.member_descriptors());
             super::wait::wait(descriptors, Some(super::run::FALLBACK));
