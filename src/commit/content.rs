@@ -72,6 +72,9 @@ impl<'a> Looker<'a> {
 
     /// The file or link at `path`; `None` if there is none, also if a folder has its name.
     pub(super) fn look(&mut self, path: &RelPath) -> Result<Option<Found>, CommitError> {
+        if !is_plain(path) {
+            return Err(CommitError::BadPath { path: path.clone() });
+        }
         if !self.is_reachable(path)? {
             return Ok(None);
         }
@@ -261,6 +264,12 @@ impl Repository {
         let value = AttrValue::always_bytes(self.attribute(path, name)?);
         Ok(!matches!(value, AttrValue::False | AttrValue::Unspecified))
     }
+}
+
+/// Whether a path stays below the root, goes the straight way, and keeps out of git's own folders.
+fn is_plain(path: &RelPath) -> bool {
+    let special = |name: &[u8]| matches!(name, b"" | b"." | b"..") || name.eq_ignore_ascii_case(b".git");
+    !path.as_bytes().contains(&0) && !path.as_bytes().split(|byte| *byte == b'/').any(special)
 }
 
 fn is_false(value: &str) -> bool {

@@ -243,7 +243,7 @@ impl From<super::tree::TreeFault> for CommitError {
     fn from(fault: super::tree::TreeFault) -> Self {
         match fault {
             super::tree::TreeFault::Submodule { path, submodule } => Self::Submodule { path, submodule },
-            super::tree::TreeFault::BadPath { path, source } => Self::BadPath { path, source },
+            super::tree::TreeFault::BadPath { path } => Self::BadPath { path },
             super::tree::TreeFault::Git(source) => GitError::new("write the tree of the commit")(source).into(),
         }
     }

@@ -107,3 +107,6 @@ pub struct Prepared {
     /// The paths it was made from.
     pub paths: Vec<RelPath>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -213,8 +213,6 @@ pub enum CommitError {
     BadPath {
         /// The path.
         path: RelPath,
-        /// What git says.
-        source: git2::Error,
     },
     /// The `git` program could not be run or failed.
     #[error("{purpose} failed: {reason}")]

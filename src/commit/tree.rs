@@ -18,7 +18,7 @@ pub(super) enum TreeFault {
     /// A change at or below a submodule.
     Submodule { path: RelPath, submodule: RelPath },
     /// A name that git does not allow in a tree.
-    BadPath { path: RelPath, source: git2::Error },
+    BadPath { path: RelPath },
     /// The object store failed.
     Git(git2::Error),
 }
@@ -87,7 +87,7 @@ impl<'a> TreeWriter<'a> {
                 _ => self.folder(old.as_ref(), depth + name.len() + 1, change.below)?.map(|oid| (oid, FOLDER)),
             };
             if let Some((oid, mode)) = entry {
-                let bad = |source| TreeFault::BadPath { path: path.unwrap_or_else(|| RelPath::new(name)), source };
+                let bad = |_| TreeFault::BadPath { path: path.unwrap_or_else(|| RelPath::new(name)) };
                 builder.insert(name, oid, mode).map_err(bad)?;
             } else if existing.is_some() && (was_folder || gone) {
                 builder.remove(name)?;
