@@ -165,6 +165,16 @@ pub fn remove_folder(path: &Path) -> Result<()> {
     }
 }
 
+/// Removes the folders that held `path`, innermost first, as long as they are empty, up to but not including `top`.
+pub fn remove_empty_folders(path: &Path, top: &Path) {
+    let above = path.ancestors().skip(1).take_while(|folder| *folder != top && folder.starts_with(top));
+    for folder in above {
+        if std::fs::remove_dir(folder).is_err() {
+            return;
+        }
+    }
+}
+
 /// Opens a lock file or a folder to lock, making a missing file; never truncates.
 pub fn open_for_lock(path: &Path) -> Result<File> {
     if path.is_dir() {

@@ -90,7 +90,9 @@ fn failure(facts: Facts<'_>, ended: &Ended) -> String {
     };
     let clean = facts.result.exit.is_some_and(crate::session::Exit::is_success);
     let how = match (ended, facts.result.exit) {
-        (Ended::TimedOut, _) => format!("the session was ended at its time limit after {} s", facts.result.wall_ms / 1000),
+        (Ended::TimedOut, _) => {
+            format!("the session was ended at its time limit after {} s", facts.result.wall_ms / 1000)
+        }
         (_, Some(exit)) if !clean => format!("the agent ended with {exit}"),
         _ => "the agent exited".to_owned(),
     };

@@ -172,11 +172,11 @@ fn answer(place: &Place, args: &TaskArgs, from: &Host) -> Result<(Value, String)
             bench.person_change(&change)
         }
         Verb::Answer { id, text } => {
-            let change = PersonChange::Answer { task: parse(id)?, name: bench.person()?, text: text.clone() };
+            let change = PersonChange::Answer { task: parse(id)?, name: bench.somebody()?, text: text.clone() };
             bench.person_change(&change)
         }
         Verb::Add { card } => {
-            let change = PersonChange::Add { name: bench.person()?, card: text_of(card)? };
+            let change = PersonChange::Add { name: bench.somebody()?, card: text_of(card)? };
             bench.person_change(&change)
         }
         verb => bench.session_verb(verb),
@@ -197,7 +197,9 @@ impl Bench<'_> {
         let caller = self.caller()?;
         let message = checked_message(&message)?;
         let evidence = match verb {
-            Verb::Submit { evidence, .. } | Verb::Approve { evidence, .. } => self.evidence(evidence.as_deref(), &caller, &task)?,
+            Verb::Submit { evidence, .. } | Verb::Approve { evidence, .. } => {
+                self.evidence(evidence.as_deref(), &caller, &task)?
+            }
             _ => None,
         };
         if let Some(message) = message {
@@ -220,7 +222,9 @@ impl Bench<'_> {
                 };
                 self.reject(&task, &caller, &reason)?
             }
-            Verb::Escalate { issue, .. } => self.desk.escalate(&task, &caller, &Issue::parse(text_of(issue)?.as_bytes())?)?,
+            Verb::Escalate { issue, .. } => {
+                self.desk.escalate(&task, &caller, &Issue::parse(text_of(issue)?.as_bytes())?)?
+            }
             _ => return Err(Failure::Usage { what: "this verb ends no session".to_owned() }),
         };
         self.commit_if_asked(&format!("Record {} of {task} by hand", changed.row.status))?;
@@ -243,7 +247,10 @@ impl Bench<'_> {
                 Ok((json!({ "done": what }), what))
             }
             Handled::Queued(path) => {
-                let words = format!("a run is on: this is queued and applied when the current session has ended ({})", path.display());
+                let words = format!(
+                    "a run is on: this is queued and applied when the current session has ended ({})",
+                    path.display()
+                );
                 Ok((json!({ "queued": path }), words))
             }
         }
@@ -276,7 +283,9 @@ impl Bench<'_> {
             start_time: None,
         };
         let caller = Caller { name: agent, token: None };
-        let changed = self.desk.change(&task, &caller, |_| Ok((Step::Claim { claim, waiting_for: &waiting_for }, Batch::default())))?;
+        let changed = self
+            .desk
+            .change(&task, &caller, |_| Ok((Step::Claim { claim, waiting_for: &waiting_for }, Batch::default())))?;
         self.commit_if_asked(&format!("Claim {task} by hand"))?;
         Ok(said(&task, &changed))
     }
@@ -288,7 +297,11 @@ impl Bench<'_> {
         let value = json!({
             "card": serde_json::from_str::<Value>(&card.to_json()).unwrap_or_default(), "row": row,
         });
-        if let Some(prompt) = self.host.variable("RUNNER_PROMPT_FILE").filter(|_| self.environment("RUNNER_TASK_ID") == Some(task.to_string())) {
+        if let Some(prompt) = self
+            .host
+            .variable("RUNNER_PROMPT_FILE")
+            .filter(|_| self.environment("RUNNER_TASK_ID") == Some(task.to_string()))
+        {
             let text = fs::read(Path::new(prompt))?;
             return Ok((value, String::from_utf8_lossy(&text).into_owned()));
         }
@@ -304,9 +317,16 @@ impl Bench<'_> {
         let mut values = Vec::new();
         for card in plan.tasks() {
             let row = board.row(&card.id);
-            let why = [&outlook.external, &outlook.unsatisfiable, &outlook.waiting].iter().find_map(|map| map.get(&card.id));
+            let why =
+                [&outlook.external, &outlook.unsatisfiable, &outlook.waiting].iter().find_map(|map| map.get(&card.id));
             let first = why.and_then(|why| why.lines().next()).unwrap_or_default();
-            lines.push(format!("{:<14} {:<12} {}{}", card.id.as_str(), row.status.as_str(), card.title, if first.is_empty() { String::new() } else { format!("  [{first}]") }));
+            lines.push(format!(
+                "{:<14} {:<12} {}{}",
+                card.id.as_str(),
+                row.status.as_str(),
+                card.title,
+                if first.is_empty() { String::new() } else { format!("  [{first}]") }
+            ));
             values.push(json!({
                 "id": card.id, "status": row.status, "title": card.title, "external_wait": row.external_wait, "waits": why,
             }));
@@ -362,12 +382,24 @@ impl Bench<'_> {
             Some(name) => name.clone(),
             None if std::io::stdin().is_terminal() => self.environment("USER").unwrap_or_else(|| "person".to_owned()),
             None => {
-                return Err(Failure::Usage { what: "say who acts with --as NAME: this is neither a session nor a terminal".to_owned() });
+                return Err(Failure::Usage {
+                    what: "say who acts with --as NAME: this is neither a session nor a terminal".to_owned(),
+                });
             }
         };
         let name: AgentId = parse(&name)?;
         refuse_automatic(&name)?;
         Ok(name)
+    }
+
+    /// The person who answers or adds: as [`Self::person`], and where nobody says who, simply a person.
+    fn somebody(&self) -> Result<AgentId, Failure> {
+        if self.args.person.is_some() || host::is_in_session(self.host) {
+            return self.person();
+        }
+        let user = self.environment("USER").and_then(|user| user.parse().ok());
+        let user = user.filter(|name: &AgentId| !name.is_automatic());
+        user.map_or_else(|| parse("person"), Ok)
     }
 
     fn refuse_during_run(&self) -> Result<(), Failure> {
@@ -390,7 +422,8 @@ impl Bench<'_> {
         };
         let from_here = host::start_folder()?.join(given);
         let candidates = [from_here, self.project.root().join(given)];
-        let found = candidates.iter().find_map(|path| path.canonicalize().ok()).ok_or_else(|| wrong("does not exist"))?;
+        let found =
+            candidates.iter().find_map(|path| path.canonicalize().ok()).ok_or_else(|| wrong("does not exist"))?;
         let inside = found.strip_prefix(self.project.root()).map_err(|_| wrong("lies outside the project"))?;
         if !found.is_file() {
             return Err(wrong("is no regular file"));
@@ -409,7 +442,9 @@ impl Bench<'_> {
 
 fn refuse_automatic(name: &AgentId) -> Result<(), Failure> {
     if name.is_automatic() {
-        return Err(Failure::Usage { what: format!("{name} is a name of the coordinator's agents; choose one that does not begin with auto-") });
+        return Err(Failure::Usage {
+            what: format!("{name} is a name of the coordinator's agents; choose one that does not begin with auto-"),
+        });
     }
     Ok(())
 }
@@ -438,7 +473,8 @@ fn text_of(given: &str) -> Result<String, Failure> {
     } else {
         fs::read(&PathBuf::from(given))?
     };
-    String::from_utf8(bytes).map_err(|_| Failure::Usage { what: format!("{given} is not UTF-8; save it as UTF-8 text") })
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::Usage { what: format!("{given} is not UTF-8; save it as UTF-8 text") })
 }
 
 fn said(task: &TaskId, changed: &Changed) -> (Value, String) {

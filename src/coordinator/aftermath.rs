@@ -87,7 +87,7 @@ pub(super) fn examine(
     let keep = folder.join("kept");
     let mut tampering: Vec<String> = found.iter().map(ToString::to_string).collect();
     let mut kept: Vec<String> =
-        run.guard.put_back(&ground.guarded, &found, &keep)?.iter().map(ToString::to_string).collect();
+        run.guard.put_back(&ground.guarded, &found, &keep).iter().map(ToString::to_string).collect();
     if let Some(bytes) = &explained.foreign_row {
         let path = row_path(&held.card.stage, &held.card.id);
         fs::replace_private(&keep.join(&path), bytes)?;
@@ -106,7 +106,8 @@ pub(super) fn examine(
     let broken = violations(&changes, &scope);
     let out_of_scope: Vec<RelPath> = broken.iter().map(|violation| violation.path.clone()).collect();
     let outside: BTreeSet<&RelPath> = out_of_scope.iter().collect();
-    let in_scope = changes.changed.iter().map(|change| &change.path).filter(|path| !outside.contains(path)).cloned().collect();
+    let in_scope =
+        changes.changed.iter().map(|change| &change.path).filter(|path| !outside.contains(path)).cloned().collect();
     Ok(Aftermath {
         row: explained.row,
         others: explained.others,
@@ -129,7 +130,7 @@ fn really_changed(run: &Run<'_>, changes: &Changes) -> Result<Vec<crate::workspa
 /// If HEAD or its branch moved, keeps what was committed under a name of ours; the guard then puts the branch back.
 fn keep_moved_head(run: &mut Run<'_>, held: &Held, ground: &Ground) -> Result<bool, Failure> {
     let (Some(git), Some(before)) = (&run.git, &ground.head) else { return Ok(false) };
-    let Ok(now) = git.check() else {
+    let Ok(now) = git.check(run.clock.now()) else {
         // Detached, unborn or broken: that is a move too.
         if let Ok(commit) = git.head() {
             git.keep(&held.name.run_id(), &commit)?;
@@ -183,8 +184,7 @@ fn explain(run: &Run<'_>, locked: &LockedStore<'_>, held: &Held) -> Result<Expla
     let row = parse_row(&file, &bytes).ok().filter(|row| *row == held.row || held.token.explains(&held.row, row, ""));
     let foreign_row = row.is_none().then_some(bytes);
     let row = row.unwrap_or_else(|| held.row.clone());
-    let mut explained =
-        Explained { row, foreign_row, others: Vec::new(), own_path, paths: BTreeSet::new() };
+    let mut explained = Explained { row, foreign_row, others: Vec::new(), own_path, paths: BTreeSet::new() };
     if explained.row == held.row {
         return Ok(explained);
     }

@@ -14,7 +14,11 @@ pub(super) fn move_out(run: &mut Run<'_>, paths: &[RelPath], keep: &Path) -> Res
     let mut kept = Vec::new();
     for path in paths {
         let copied = fs::copy_aside(&path.under(&root), &path.under(keep))?;
-        kept.push(if copied { format!("{path} → {}", path.under(keep).display()) } else { format!("{path} (it was deleted)") });
+        kept.push(if copied {
+            format!("{path} → {}", path.under(keep).display())
+        } else {
+            format!("{path} (it was deleted)")
+        });
     }
     crate::fault::point("aside:copied");
     if let Some(git) = &mut run.git {

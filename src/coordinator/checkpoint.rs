@@ -23,6 +23,7 @@ pub(super) struct Intent {
     agent: AgentId,
     task: TaskId,
     parent: CommitId,
+    branch: String,
     message: String,
     /// Files in the session's scope; what changed under `state/` and `planning/` is added when the commit is made.
     paths: Vec<RelPath>,
@@ -73,7 +74,17 @@ pub(super) fn intend(
     paths: Vec<RelPath>,
 ) -> Result<Planned, Failure> {
     let Some(git) = &run.git else { return Ok(Planned::Nothing) };
-    let intent = Intent { schema: SCHEMA, agent, task, parent: git.head()?, message, paths, at: run.clock.now() };
+    let head = git.check(run.clock.now())?;
+    let intent = Intent {
+        schema: SCHEMA,
+        agent,
+        task,
+        parent: head.commit,
+        branch: head.branch,
+        message,
+        paths,
+        at: run.clock.now(),
+    };
     write(run, &intent)?;
     crate::fault::point("commit:intended");
     Ok(Planned::Commit(Box::new(intent)))
@@ -103,7 +114,13 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
     paths.extend(intent.paths.iter().cloned());
     paths.sort();
     paths.dedup();
-    let plan = CommitPlan { parent: intent.parent.clone(), message: intent.message.clone(), paths, at: intent.at };
+    let plan = CommitPlan {
+        parent: intent.parent.clone(),
+        branch: intent.branch.clone(),
+        message: intent.message.clone(),
+        paths,
+        at: intent.at,
+    };
     let prepared = git.prepare(&plan)?;
     crate::fault::point("commit:prepared");
     let commit = git.finish(&prepared)?;
@@ -125,7 +142,7 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
     }
     settle::render_views(run)?;
     let git = run.git.as_mut().expect("checked above");
-    let head = git.check()?;
+    let head = git.check(run.clock.now())?;
     if head.commit != intent.parent {
         if git.is_commit_of(&head.commit, &intent.parent, &intent.message)? {
             let mut paths = git.changed_in(&["state", "planning"])?;
@@ -136,6 +153,7 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
             return Ok(Some(Checkpoint { commit: Some(commit.to_string()), error: None, subject }));
         }
         intent.parent = head.commit;
+        intent.branch = head.branch;
         write(run, &intent)?;
     }
     Ok(Some(make(run, Planned::Commit(Box::new(intent)))))
@@ -159,7 +177,9 @@ fn message(run: &Run<'_>, held: &Held, settlement: &Settlement) -> Result<String
     let by = run.signals.first().and_then(crate::session::signal_name).unwrap_or("a signal");
     let words = match (&own, settlement.action) {
         (_, commit::Action::Interrupt) => Words::Interrupted { by },
-        (Some(Ok(message)), action) if action != commit::Action::Escalate || settlement.is_by_agent => Words::Agent(message),
+        (Some(Ok(message)), action) if action != commit::Action::Escalate || settlement.is_by_agent => {
+            Words::Agent(message)
+        }
         (_, commit::Action::Escalate) => Words::Blocked { reason: &reason },
         (Some(Err(fault)), _) => Words::Broken { fault, kept_at: &left },
         (Some(Ok(message)), _) => Words::Agent(message),

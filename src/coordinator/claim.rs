@@ -28,7 +28,12 @@ pub(super) struct Held {
 }
 
 /// Takes the task for a session.
-pub(super) fn take(run: &mut Run<'_>, name: SessionName, card: TaskCard, head: Option<String>) -> Result<Held, Failure> {
+pub(super) fn take(
+    run: &mut Run<'_>,
+    name: SessionName,
+    card: TaskCard,
+    head: Option<String>,
+) -> Result<Held, Failure> {
     let token = prepare::fresh_token()?;
     let depth = run.plan.depth(&card.id);
     let claim = Claim {

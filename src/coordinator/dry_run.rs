@@ -1,5 +1,7 @@
 //! What a run would do next, by the same code up to the launch; changes nothing on disk.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::ids::AgentId;
@@ -42,8 +44,10 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
 
 fn nothing_ready(plan: &Plan, board: &Board, part: &Part) -> (Value, u8) {
     let mut result = summary::standing(plan, board, part);
-    let waits = !result.unsatisfiable.is_empty() || part.tasks(plan, board).iter().any(|t| board.row(&t.id).external_wait);
-    result.stop = if result.unfinished == 0 { crate::outcome::Stop::Complete } else { super::LoopEnd::NothingReady.stop(waits) };
+    let waits =
+        !result.unsatisfiable.is_empty() || part.tasks(plan, board).iter().any(|t| board.row(&t.id).external_wait);
+    result.stop =
+        if result.unfinished == 0 { crate::outcome::Stop::Complete } else { super::LoopEnd::NothingReady.stop(waits) };
     let code = result.exit_code();
     let mut value = serde_json::to_value(&result).unwrap_or_default();
     if let Some(object) = value.as_object_mut() {
@@ -58,7 +62,11 @@ fn preview_agent(next: &Ready) -> AgentId {
     AgentId::fresh(&next.role, [0; 6])
 }
 
-fn prompt_sizes(opening: &Opening<'_>, plan: &Plan, (board, next): (&Board, &Ready)) -> Result<(usize, Value), Failure> {
+fn prompt_sizes(
+    opening: &Opening<'_>,
+    plan: &Plan,
+    (board, next): (&Board, &Ready),
+) -> Result<(usize, Value), Failure> {
     let card = plan.task(&next.id).ok_or_else(|| Failure::UnknownPart {
         kind: "task",
         name: next.id.to_string(),
@@ -97,10 +105,10 @@ fn command(opening: &Opening<'_>, next: &Ready) -> Result<Vec<String>, Failure> 
 /// What would stop a real run before its first session.
 fn preflight(opening: &Opening<'_>) -> Result<(), Failure> {
     let Some(mut git) = start::open_git(opening)? else { return Ok(()) };
-    git.check()?;
+    git.check(opening.clock.now())?;
     start::check_ignored(opening.project, &git, &opening.config_path)?;
     let tracked = git.tracked()?;
-    let snapshot = start::snapshotter(opening.project, opening.config, Some(&git)).take(Some(&tracked))?;
+    let snapshot = start::snapshotter(opening.project, opening.config, Some(&git)).take(Some(Arc::new(tracked)))?;
     let candidates: Vec<_> = snapshot.dirty().iter().map(|change| change.path.clone()).collect();
     let mut files = if candidates.is_empty() { candidates } else { git.modified(&candidates)? };
     files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));

@@ -12,7 +12,7 @@ use crate::prompt::PromptFault;
 use crate::tracker::desk::DeskError;
 use crate::tracker::rules::Refusal;
 use crate::tracker::store::StoreError;
-use crate::workspace::WorkspaceError;
+use crate::workspace::{GuardError, SnapshotError};
 
 /// How many files a message lists.
 const LISTED: usize = 20;
@@ -42,7 +42,9 @@ pub enum Failure {
     #[error(transparent)]
     Commit(#[from] CommitError),
     #[error(transparent)]
-    Workspace(#[from] WorkspaceError),
+    Workspace(#[from] SnapshotError),
+    #[error(transparent)]
+    Guard(#[from] GuardError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
@@ -110,7 +112,9 @@ pub enum Failure {
         holder: serde_json::Value,
     },
     /// A run was started from inside a session.
-    #[error("this is a session of the coordinator (RUNNER_AGENT_ID is set): a session must not start another run; exit instead")]
+    #[error(
+        "this is a session of the coordinator (RUNNER_AGENT_ID is set): a session must not start another run; exit instead"
+    )]
     Nested,
     /// A verb was used without saying by whom.
     #[error("{what}")]
@@ -124,7 +128,9 @@ impl Failure {
     /// The process's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::RunIsOn { .. } | Self::Store(StoreError::Busy { .. }) | Self::Desk(DeskError::Store(StoreError::Busy { .. })) => EXIT_TRY_LATER,
+            Self::RunIsOn { .. }
+            | Self::Store(StoreError::Busy { .. })
+            | Self::Desk(DeskError::Store(StoreError::Busy { .. })) => EXIT_TRY_LATER,
             _ => EXIT_FAILURE,
         }
     }

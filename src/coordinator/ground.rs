@@ -1,6 +1,9 @@
 //! The ground a session starts from: a repository that can take its commit, and a work tree without foreign changes.
 
+use std::sync::Arc;
+
 use crate::commit::Head;
+use crate::plan::views;
 use crate::relpath::RelPath;
 use crate::workspace::{Change, ChangeKind, Guarded, Snapshot};
 
@@ -20,7 +23,7 @@ pub(super) struct Ground {
 /// Looks at repository and work tree; refuses a repository that cannot take a commit and a tree that is not clean.
 pub(super) fn check(run: &mut Run<'_>, guarded: Guarded) -> Result<Ground, Failure> {
     let head = match &run.git {
-        Some(git) => Some(git.check()?),
+        Some(git) => Some(git.check(run.clock.now())?),
         None => None,
     };
     let snapshot = look(run)?;
@@ -37,13 +40,13 @@ pub(super) fn look(run: &mut Run<'_>) -> Result<Snapshot, Failure> {
         Some(git) => Some(git.tracked()?),
         None => None,
     };
-    Ok(run.snapshotter.take(tracked.as_ref())?)
+    Ok(run.snapshotter.take(tracked.map(Arc::new))?)
 }
 
 /// What differs from HEAD outside `state/` and was not put there by the coordinator or a person's verb.
-pub(super) fn dirty(run: &Run<'_>, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
-    let Some(git) = &run.git else { return Ok(Vec::new()) };
+pub(super) fn dirty(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
     let mut files = real_changes(run, snapshot.dirty())?;
+    let Some(git) = &mut run.git else { return Ok(Vec::new()) };
     files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));
     for path in git.changed_in(&["planning"])? {
         if !is_ours(run, &path)? {
@@ -71,12 +74,13 @@ pub(super) fn real_changes(run: &Run<'_>, changes: &[Change]) -> Result<Vec<RelP
 /// Whether a changed file under `planning/` is a generated view, or a new card whose row says how it came to be.
 fn is_ours(run: &Run<'_>, path: &RelPath) -> Result<bool, Failure> {
     let shown = path.to_string();
-    if crate::plan::views::PATHS.contains(&shown.as_str()) {
+    if views::PATHS.contains(&shown.as_str()) {
         return Ok(true);
     }
     let task = shown.strip_prefix("planning/tasks/").and_then(|name| name.strip_suffix(".json"));
     let Some(task) = task.and_then(|task| task.parse().ok()) else { return Ok(false) };
-    let made_here = run.board.row(&task).events.first().is_some_and(|e| e.action == crate::tracker::row::Action::Create);
+    let made_here =
+        run.board.row(&task).events.first().is_some_and(|e| e.action == crate::tracker::row::Action::Create);
     let Some(git) = run.git.as_ref().filter(|_| made_here) else { return Ok(false) };
     Ok(git.blob_at_head(path)?.is_none())
 }

@@ -101,6 +101,9 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
         let guarded = look_again(run, last_look.as_ref())?;
         let Some(item) = choose(run)? else { return Ok(LoopEnd::NothingReady) };
         let settled = session::run_one(run, &item, guarded)?;
+        if let Some(signal) = run.signals.first() {
+            return Ok(LoopEnd::Interrupted(signal));
+        }
         if settled.commit_error.is_some() {
             return Ok(LoopEnd::CommitFailed);
         }

@@ -65,7 +65,8 @@ pub fn handle(desk: &Desk<'_>, change: &PersonChange, stamp: &str) -> Result<Han
     let folder = queue(project);
     let taken = fs::list(&folder)?.unwrap_or_default().len();
     let path = folder.join(format!("{}-{taken:04}-{}.json", stamp.replace(':', ""), std::process::id()));
-    let text = serde_json::to_string_pretty(change).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
+    let text =
+        serde_json::to_string_pretty(change).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
     fs::replace_private(&path, text.as_bytes())?;
     Ok(Handled::Queued(path))
 }
@@ -79,7 +80,8 @@ pub(super) fn apply_queue(run: &mut Run<'_>) -> Result<(), Failure> {
     }
     super::start::ensure_converted(run)?;
     for path in waiting {
-        let outcome = fs::read_json::<PersonChange>(&path).map_err(Failure::from).and_then(|change| apply(&run.desk, &change));
+        let outcome =
+            fs::read_json::<PersonChange>(&path).map_err(Failure::from).and_then(|change| apply(&run.desk, &change));
         match outcome {
             Ok(what) => {
                 fs::remove(&path)?;
@@ -89,7 +91,8 @@ pub(super) fn apply_queue(run: &mut Run<'_>) -> Result<(), Failure> {
                 let aside = path.with_extension("refused");
                 fs::copy_aside(&path, &aside)?;
                 fs::remove(&path)?;
-                let text = format!("a queued change was refused: {}; it is kept in {}", failure.reason(), aside.display());
+                let text =
+                    format!("a queued change was refused: {}; it is kept in {}", failure.reason(), aside.display());
                 (run.observe)(&Event::Warning { text });
             }
         }
@@ -127,7 +130,8 @@ fn answer(desk: &Desk<'_>, task: &TaskId, name: &AgentId, text: &str) -> Result<
     drop(locked);
     let handoff = format!("state/handoffs/{name}-{task}-answer-{}.md", row.events.len() + 1);
     let waited = row.reason.as_deref().unwrap_or("(no reason recorded)").trim_end();
-    let note = format!("# Answer for {task}\n\nThe task waited because: {waited}\n\n{name} answers:\n\n{}\n", text.trim_end());
+    let note =
+        format!("# Answer for {task}\n\nThe task waited because: {waited}\n\n{name} answers:\n\n{}\n", text.trim_end());
     let caller = Caller { name: name.clone(), token: None };
     let changed = desk.change(task, &caller, |_| {
         let step = Step::Answer { handoff: handoff.clone(), still_blocked };
@@ -138,7 +142,8 @@ fn answer(desk: &Desk<'_>, task: &TaskId, name: &AgentId, text: &str) -> Result<
 
 fn add(desk: &Desk<'_>, name: &AgentId, text: &str) -> Result<String, Failure> {
     let project = desk.project();
-    let card = TaskCard::parse(std::path::Path::new("the card"), text.as_bytes()).map_err(crate::tracker::desk::DeskError::Card)?;
+    let card = TaskCard::parse(std::path::Path::new("the card"), text.as_bytes())
+        .map_err(crate::tracker::desk::DeskError::Card)?;
     let path = project.card(&card.id);
     if path.exists() {
         return Err(Refusal::new(format!("{} exists already", card.id), "choose another id").into());

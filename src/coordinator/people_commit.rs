@@ -25,9 +25,15 @@ pub fn commit(project: &Project, config: &Config, host: &Host, subject: &str) ->
         observe: &|_| {},
     };
     let Some(mut git) = open_git(&opening)? else { return Ok(()) };
-    let head = git.check()?;
+    let head = git.check(clock.now())?;
     let paths = git.changed_in(&["state", "planning"])?;
-    let plan = CommitPlan { parent: head.commit, message: format!("{subject}\n"), paths, at: clock.now() };
+    let plan = CommitPlan {
+        parent: head.commit,
+        branch: head.branch,
+        message: format!("{subject}\n"),
+        paths,
+        at: clock.now(),
+    };
     let prepared = git.prepare(&plan)?;
     git.finish(&prepared)?;
     Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, EnvironmentRules, Placeholders, expand, find_executable};
+use crate::config::{Config, Placeholders, expand, find_executable};
 use crate::ids::AgentId;
 use crate::observe::SessionName;
 use crate::plan::Work;
@@ -83,17 +83,13 @@ pub fn environment(
     token: &Token,
     temporary: &Path,
 ) -> BTreeMap<OsString, OsString> {
-    let mut rules = vec![&config.environment.general];
-    rules.extend(config.environment.by_role.get(&name.role));
-    let mut environment = inherited(&host.environment, &rules);
+    let mut inherited = host.environment.clone();
     // No hidden prompt can hang a session: git asks nothing, opens no editor, and ssh opens no dialog.
-    environment.remove(OsStr::new("SSH_ASKPASS"));
+    inherited.remove(OsStr::new("SSH_ASKPASS"));
     for (key, value) in [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true")] {
-        environment.insert(key.into(), value.into());
+        inherited.insert(key.into(), value.into());
     }
-    for (key, value) in rules.iter().flat_map(|rules| &rules.set) {
-        environment.insert(key.into(), value.into());
-    }
+    let mut environment = config.environment.apply(&name.role, inherited);
     let prompt = project.session(&name.agent, name.number).join("prompt.md");
     let shared: [(&str, &OsStr); 6] = [
         ("TASK_ID", name.task.as_str().as_ref()),
@@ -114,18 +110,6 @@ pub fn environment(
     environment
 }
 
-/// The coordinator's own environment after `pass` and `remove`; a session's secret of an outer run never passes.
-fn inherited(all: &BTreeMap<OsString, OsString>, rules: &[&EnvironmentRules]) -> BTreeMap<OsString, OsString> {
-    let passes = |key: &OsStr| {
-        rules.iter().all(|rules| rules.pass.as_ref().is_none_or(|pass| pass.iter().any(|name| key == OsStr::new(name))))
-    };
-    let removed = |key: &OsStr| rules.iter().any(|rules| rules.remove.iter().any(|name| key == OsStr::new(name)));
-    all.iter()
-        .filter(|(key, _)| passes(key) && !removed(key) && key.as_os_str() != OsStr::new("RUNNER_TOKEN"))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
-}
-
 /// A fresh agent id.
 pub fn fresh_agent(role: &crate::ids::Role) -> Result<AgentId, Failure> {
     let mut bytes = [0; 6];
@@ -141,6 +125,8 @@ pub fn fresh_token() -> Result<Token, Failure> {
 }
 
 fn random(bytes: &mut [u8]) -> Result<(), Failure> {
-    getrandom::fill(bytes)
-        .map_err(|error| Failure::System { what: "read random bytes", source: std::io::Error::other(error.to_string()) })
+    getrandom::fill(bytes).map_err(|error| Failure::System {
+        what: "read random bytes",
+        source: std::io::Error::other(error.to_string()),
+    })
 }

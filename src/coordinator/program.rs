@@ -14,13 +14,7 @@ pub(super) struct GitProgram;
 
 impl Program for GitProgram {
     fn run(&self, call: &Call<'_>) -> Result<ProgramOutput, String> {
-        let tool = Tool {
-            argv: call.argv.clone(),
-            cwd: call.cwd.to_owned(),
-            env: call.env.clone(),
-            stdin: call.stdin.clone(),
-            wall: PATIENCE,
-        };
+        let tool = Tool { argv: &call.argv, cwd: call.cwd, env: &call.env, stdin: &call.stdin, wall: PATIENCE };
         let output = run_tool(&tool, &Signals::none()).map_err(|error| error.to_string())?;
         let ended = if output.timed_out {
             format!("timed out after {} s", PATIENCE.as_secs())

@@ -69,9 +69,7 @@ pub(super) fn put_in_order(run: &mut Run<'_>) -> Result<Order, Failure> {
 fn interrupted(run: &Run<'_>) -> Vec<Interrupted> {
     let is_interrupted = |row: &Row| match &row.claim {
         Some(claim) => !claim.is_manual(),
-        None => {
-            row.status == Status::InProgress && row.owner.as_ref().is_some_and(crate::ids::AgentId::is_automatic)
-        }
+        None => row.status == Status::InProgress && row.owner.as_ref().is_some_and(crate::ids::AgentId::is_automatic),
     };
     let tasks = run.plan.tasks().iter().map(|card| (card, run.board.row(&card.id)));
     tasks
@@ -114,14 +112,25 @@ fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>
     let work = task.row.claim.as_ref().map_or(Work::Claim, |claim| claim.work);
     let (row, what) = if task.row.is_settled_by(&agent, work) {
         let status = task.row.status;
-        (Row { claim: None, ..task.row.clone() }, format!("kept what the interrupted session of {agent} had done: {id} is {status}"))
+        (
+            Row { claim: None, ..task.row.clone() },
+            format!("kept what the interrupted session of {agent} had done: {id} is {status}"),
+        )
     } else {
-        let note = format!("the run was killed during the session of {agent}; its work in scope is kept as a checkpoint");
+        let note =
+            format!("the run was killed during the session of {agent}; its work in scope is kept as a checkpoint");
         let row = rules::apply(id, &task.row, Actor::Coordinator, Step::Release { note }, &run.clock.stamp())?;
         (row, format!("released {id} from the interrupted session of {agent}"))
     };
     let role = if work == Work::Claim { &task.card.role } else { &task.card.reviewer_role };
-    let trailers = Trailers { task: id, agent: &agent, role, action: Action::Recover, status: row.status.as_str(), title: &task.card.title };
+    let trailers = Trailers {
+        task: id,
+        agent: &agent,
+        role,
+        action: Action::Recover,
+        status: row.status.as_str(),
+        title: &task.card.title,
+    };
     let message = compose(&Words::Recovered, &trailers);
     let planned = checkpoint::intend(run, (agent.clone(), id.clone()), message, paths)?;
     let locked = run.desk.lock()?;
@@ -171,7 +180,7 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         start::Opened::Ours(lock, run) => (lock, run),
     };
     let snapshot = ground::look(&mut run)?;
-    let paths = ground::dirty(&run, &snapshot)?;
+    let paths = ground::dirty(&mut run, &snapshot)?;
     if !act || paths.is_empty() {
         return Ok(Aside { lines: paths.iter().map(ToString::to_string).collect(), folder: None });
     }

@@ -8,10 +8,10 @@ use crate::lock::Lock;
 use crate::observe::{Event, SessionName};
 use crate::plan::{TaskCard, Work};
 use crate::prompt::{self, Assignment, Prompt, PromptFault, Sources};
-use crate::session::{self, Ended, ExecutionResult, Launch, Limits, Watched};
+use crate::session::{self, ExecutionResult, Launch, Limits, Watched};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::Row;
-use crate::tracker::store::{LockedStore, Store};
+use crate::tracker::store::Store;
 use crate::verdict::{self, Facts, Verdict};
 
 use super::aftermath::{self, Aftermath};
@@ -159,7 +159,11 @@ fn execute(
         stdin: prompt_file,
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
-        limits: Limits { wall: run.config.timeout, exit_grace: run.config.exit_grace, kill_grace: run.config.kill_grace },
+        limits: Limits {
+            wall: run.config.timeout,
+            exit_grace: run.config.exit_grace,
+            kill_grace: run.config.kill_grace,
+        },
     };
     let mut watch = RowWatch {
         file: run.project.row(&held.card.stage, &held.card.id),

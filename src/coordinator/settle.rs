@@ -69,10 +69,19 @@ impl Settlement {
 
     fn blocked_by_agent(held: &Held, aftermath: &Aftermath) -> Self {
         let reason = first_line(aftermath.row.reason.as_deref().unwrap_or_default()).to_owned();
-        let by = aftermath.row.blocked_by.first().map_or("a person has to answer".to_owned(), |id| format!("{id} will remove it"));
+        let by = aftermath
+            .row
+            .blocked_by
+            .first()
+            .map_or("a person has to answer".to_owned(), |id| format!("{id} will remove it"));
         let mut made = Self::plain(held, &aftermath.row, (Action::Escalate, format!("blocked: {reason}; {by}")));
         made.is_by_agent = true;
-        made.remediation = aftermath.others.iter().map(|(card, _)| card).find(|card| card.origin.as_ref() == Some(&held.card.id)).cloned();
+        made.remediation = aftermath
+            .others
+            .iter()
+            .map(|(card, _)| card)
+            .find(|card| card.origin.as_ref() == Some(&held.card.id))
+            .cloned();
         made
     }
 
@@ -84,8 +93,18 @@ impl Settlement {
     }
 
     /// The claim given back without a result.
-    pub(super) fn released(run: &Run<'_>, held: &Held, (row, note, action): (&Row, String, Action)) -> Result<Self, Failure> {
-        let row = rules::apply(&held.card.id, row, Actor::Coordinator, Step::Release { note: note.clone() }, &run.clock.stamp())?;
+    pub(super) fn released(
+        run: &Run<'_>,
+        held: &Held,
+        (row, note, action): (&Row, String, Action),
+    ) -> Result<Self, Failure> {
+        let row = rules::apply(
+            &held.card.id,
+            row,
+            Actor::Coordinator,
+            Step::Release { note: note.clone() },
+            &run.clock.stamp(),
+        )?;
         Ok(Self::plain(held, &row, (action, format!("released: {note}"))))
     }
 
@@ -132,13 +151,24 @@ impl Settlement {
         };
         let levels = held.row.claim.as_ref().map_or(0, |claim| claim.remediation_left);
         let planned = run.desk.plan_escalation(locked, (&held.card, levels), &issue)?;
-        let made: Escalated = run.desk.escalated(row, Actor::Coordinator, (&held.card, &held.name.agent), &issue, planned)?;
+        let made: Escalated =
+            run.desk.escalated(row, Actor::Coordinator, (&held.card, &held.name.agent), &issue, planned)?;
         let (batch, row) = made.batch(None);
         let row = Row { claim: None, ..row };
         let batch = batch.row(&held.card.stage, &held.card.id, &row);
-        let by = made.remediation.as_ref().map_or("a person has to answer".to_owned(), |(card, _)| format!("{} will look into it", card.id));
+        let by = made
+            .remediation
+            .as_ref()
+            .map_or("a person has to answer".to_owned(), |(card, _)| format!("{} will look into it", card.id));
         let outcome = format!("failed: {}; {by}", first_line(reason));
-        Ok(Self { row, action: Action::Escalate, outcome, is_by_agent: false, remediation: made.remediation.map(|(card, _)| card), batch })
+        Ok(Self {
+            row,
+            action: Action::Escalate,
+            outcome,
+            is_by_agent: false,
+            remediation: made.remediation.map(|(card, _)| card),
+            batch,
+        })
     }
 
     /// The result as the record of the session holds it.
@@ -160,7 +190,12 @@ impl Settlement {
 }
 
 /// Writes the settlement and takes it over into memory; the claim is consumed.
-pub(super) fn write(run: &mut Run<'_>, locked: &LockedStore<'_>, held: &Held, made: &Settlement) -> Result<(), Failure> {
+pub(super) fn write(
+    run: &mut Run<'_>,
+    locked: &LockedStore<'_>,
+    held: &Held,
+    made: &Settlement,
+) -> Result<(), Failure> {
     crate::fault::point("settle:before");
     locked.write(&made.batch)?;
     crate::fault::point("settle:durable");

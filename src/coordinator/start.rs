@@ -10,7 +10,7 @@ use crate::outcome::RunResult;
 use crate::plan::Plan;
 use crate::project::Project;
 use crate::relpath::RelPath;
-use crate::session::{ProcessIdentity, Signals};
+use crate::session::{Signals, identity};
 use crate::tracker::desk::Desk;
 use crate::tracker::ready::{Board, Part};
 use crate::workspace::{Guard, Options, Snapshotter};
@@ -56,14 +56,18 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
     let (project, config) = (opening.project, opening.config);
     let plan = Plan::load(project)?;
     let part = part_of(&plan, opening)?;
-    crate::prompt::check_context(project, config, plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]))?;
+    crate::prompt::check_context(
+        project,
+        config,
+        plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]),
+    )?;
     let git = open_git(opening)?;
     if let Some(git) = &git {
-        git.check()?;
+        git.check(opening.clock.now())?;
         check_ignored(project, git, &opening.config_path)?;
     }
     let desk = Desk::new(project, opening.clock);
-    let identity = ProcessIdentity::own();
+    let identity = identity();
     let lock = match holder::take(project, &identity, opening.clock)? {
         Taken::Ours(lock) => lock,
         Taken::Theirs(about) => {
@@ -135,7 +139,9 @@ pub(super) fn part_of(plan: &Plan, opening: &Opening<'_>) -> Result<Part, Failur
     }
     if let Some(name) = &opening.stage {
         let found = plan.stages().iter().find(|stage| stage.id.as_str() == name).map(|stage| stage.id.clone());
-        return found.map(Part::Stage).ok_or_else(|| unknown("stage", name, plan.stages().iter().map(|s| s.id.as_str())));
+        return found
+            .map(Part::Stage)
+            .ok_or_else(|| unknown("stage", name, plan.stages().iter().map(|s| s.id.as_str())));
     }
     Ok(Part::Everything)
 }

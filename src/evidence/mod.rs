@@ -94,7 +94,8 @@ impl RunRecord {
     /// Replaces the record in the session's folder, readable by the user only.
     pub fn write(&self, folder: &std::path::Path) -> Result<(), JsonError> {
         let path = folder.join("run.json");
-        let mut text = serde_json::to_string_pretty(self).map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
+        let mut text =
+            serde_json::to_string_pretty(self).map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
         text.push('\n');
         Ok(fs::replace_private(&path, text.as_bytes())?)
     }

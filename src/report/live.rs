@@ -99,9 +99,19 @@ mod tests {
             role: "qa".parse().unwrap(),
             work: Work::Review,
         };
-        let ended = Event::SessionEnded { session: session.clone(), outcome: "approved, done".to_owned(), good: true, wall_ms: 1234 };
-        let commit = Event::Committed { commit: "0123456789abcdef".to_owned(), subject: "Accept the parser".to_owned() };
-        let shown = [Event::SessionStarted { session, count: 3 }, ended, commit].iter().map(words).collect::<Vec<_>>().join("\n");
+        let ended = Event::SessionEnded {
+            session: session.clone(),
+            outcome: "approved, done".to_owned(),
+            good: true,
+            wall_ms: 1234,
+        };
+        let commit =
+            Event::Committed { commit: "0123456789abcdef".to_owned(), subject: "Accept the parser".to_owned() };
+        let shown = [Event::SessionStarted { session, count: 3 }, ended, commit]
+            .iter()
+            .map(words)
+            .collect::<Vec<_>>()
+            .join("\n");
         insta::assert_snapshot!(shown, @r"
 
         [3] qa reviews S00-001: Parse the dates

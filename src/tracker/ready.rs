@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::ids::{Role, StageId, TaskId};
-use crate::plan::{Plan, StageCounts, TaskCard, Work};
+use crate::plan::views::StageCounts;
+use crate::plan::{Plan, TaskCard, Work};
 
 use super::row::{Row, Status};
 

@@ -98,6 +98,23 @@ impl Rules {
         Self { outer: self.outer.clone(), folders: folders.into_iter().collect() }
     }
 
+    /// Whether a file at `path`, from the root, is ignored, by itself or with a folder above it.
+    pub(super) fn ignores_file(&self, path: &[u8]) -> bool {
+        let mut level = None;
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        for end in std::iter::once(0).chain(ends) {
+            let folder = &path[..end];
+            if !folder.is_empty() && self.is_ignored(folder, true, level.as_deref()) {
+                return true;
+            }
+            if let Some(patterns) = self.of_folder(folder) {
+                let prefix = if folder.is_empty() { 0 } else { folder.len() + 1 };
+                level = Some(Arc::new(Level { above: level.take(), patterns, prefix }));
+            }
+        }
+        self.is_ignored(path, false, level.as_deref())
+    }
+
     /// Whether the rules say to ignore `path`, from the root; `level` are the rules of the folder it lies in. Whether a folder
     /// above it is ignored is the caller's to know.
     pub(super) fn is_ignored(&self, path: &[u8], is_folder: bool, mut level: Option<&Level>) -> bool {

@@ -71,6 +71,15 @@ pub struct Violation {
     pub why: Why,
 }
 
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.why {
+            Why::OutOfScope => write!(f, "{}", self.path),
+            why => write!(f, "{} ({why})", self.path),
+        }
+    }
+}
+
 /// The changes that `scope` does not allow, sorted by path, each path once.
 pub fn violations(changes: &Changes, scope: &Scope) -> Vec<Violation> {
     let changed = changes.changed.iter().filter_map(|change| {

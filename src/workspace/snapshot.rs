@@ -75,6 +75,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Whether git ignored this path of a file when the snapshot was taken; the file itself need not have been looked at.
+    pub fn is_ignored(&self, path: &RelPath) -> bool {
+        self.rules.ignores_file(path.as_bytes())
+    }
+
     /// What differs from the tracked files, untracked files included, sorted by path; empty without tracked files. Where git
     /// filters contents, ask git about the `Modified` ones.
     pub fn dirty(&self) -> &[Change] {
