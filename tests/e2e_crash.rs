@@ -124,7 +124,11 @@ fn an_interrupted_review_leaves_the_task_under_review() {
     run.wait().stopped(130, "interrupted");
     assert_eq!(project.status_of("S00-001"), "review");
     project.run(&[]).complete();
-    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/review", "S00-001/review"], "finished work is not done again");
+    assert_eq!(
+        project.steps(),
+        ["S00-001/claim", "S00-001/review", "S00-001/review"],
+        "finished work is not done again"
+    );
     project.assert_clean();
 }
 
@@ -169,7 +173,9 @@ fn a_submit_of_an_orphan_never_enters_another_tasks_commit() {
     project.run(&[]).complete();
     for commit in project.log() {
         let task = project.trailer(&commit, "Task");
-        for file in project.files_of(&commit).iter().filter(|_| !task.is_empty()).filter(|file| file.starts_with("src/")) {
+        for file in
+            project.files_of(&commit).iter().filter(|_| !task.is_empty()).filter(|file| file.starts_with("src/"))
+        {
             assert!(file.starts_with(&format!("src/{task}/")), "{file} is in a commit of {task}");
         }
     }

@@ -171,7 +171,8 @@ fn a_descendant_that_double_forks_or_keeps_the_output_does_not_survive() {
     project.pipe("ready");
     // The outer shells are gone before the descendant is told about: it is nobody's child but the coordinator's.
     project.pipe("twice");
-    let body = "( ( stray alive ready hold; echo twice >\"$PIPES/twice\" ) & ); read -r answer <\"$PIPES/twice\"; honest";
+    let body =
+        "( ( stray alive ready hold; echo twice >\"$PIPES/twice\" ) & ); read -r answer <\"$PIPES/twice\"; honest";
     project.agent_on(&[("*/claim", body)]);
     project.run(&[]).complete();
     alive.assert_ended();
@@ -223,7 +224,8 @@ fn standard_output_and_error_are_kept_apart() {
     project.agent_on(&[("*/claim", "echo to-the-output; echo to-the-error >&2; honest")]);
     project.run(&[]).complete();
     let folder = format!("state/runs/{}/1", project.sessions()[0].agent);
-    let (output, error) = (project.read(&format!("{folder}/stdout.log")), project.read(&format!("{folder}/stderr.log")));
+    let (output, error) =
+        (project.read(&format!("{folder}/stdout.log")), project.read(&format!("{folder}/stderr.log")));
     assert!(output.contains("to-the-output") && !output.contains("to-the-error"), "{output}");
     assert!(error.contains("to-the-error") && !error.contains("to-the-output"), "{error}");
 }
@@ -241,7 +243,8 @@ fn a_reviewer_that_leaves_without_a_verdict_has_approved_nothing() {
 #[test]
 fn an_escalation_stands_whatever_the_exit_status() {
     let project = Project::new();
-    let issue = json!({"title": "Name the owner of rates", "reason": "Only a person knows.", "requires_user_input": true});
+    let issue =
+        json!({"title": "Name the owner of rates", "reason": "Only a person knows.", "requires_user_input": true});
     project.agent_on(&[("*/claim", &format!("work; escalate '{issue}'; exit 9"))]);
     let result = project.run(&[]).stopped(3, "needs_input");
     assert_says(result["external_blockers"]["S00-001"].as_str().unwrap(), &["Only a person knows."]);
@@ -269,7 +272,8 @@ fn an_ended_session_can_do_nothing_more() {
     let body = "if seen first; then attempt late env RUNNER_AGENT_ID=\"$(cat \"$NOTES/agent\")\" \
                 RUNNER_TOKEN=\"$(cat \"$NOTES/token\")\" \"$RUNNER_BIN\" task submit S00-001; honest; \
                 else note agent \"$RUNNER_AGENT_ID\"; note token \"$RUNNER_TOKEN\"; honest; fi";
-    project.agent_on(&[("*/claim", body), ("*/review", "if seen review; then approve; else reject 'Again, please.'; fi")]);
+    project
+        .agent_on(&[("*/claim", body), ("*/review", "if seen review; then approve; else reject 'Again, please.'; fi")]);
     project.run(&[]).complete();
     assert_eq!(project.note("late").trim(), "2");
 }

@@ -43,9 +43,10 @@ fn a_commit_carries_the_agents_words_and_true_trailers() {
     project.run(&[]).complete();
     let [review, claim, _] = &project.log()[..] else { panic!("{:?}", project.log()) };
     let sessions = project.sessions();
-    for (commit, role, action, status, agent) in
-        [(claim, "backend", "submit", "review", &sessions[0].agent), (review, "qa", "approve", "done", &sessions[1].agent)]
-    {
+    for (commit, role, action, status, agent) in [
+        (claim, "backend", "submit", "review", &sessions[0].agent),
+        (review, "qa", "approve", "done", &sessions[1].agent),
+    ] {
         assert_eq!(project.trailer(commit, "Task"), "S00-001");
         assert_eq!(&project.trailer(commit, "Agent"), agent);
         assert_eq!(project.trailer(commit, "Role"), role);
@@ -142,11 +143,16 @@ fn the_prompt_arrives_byte_for_byte() {
 #[test]
 fn the_agent_finds_what_it_needs_in_its_environment() {
     let project = Project::new();
-    project.agent_on(&[("*/claim", "pwd >\"$NOTES/pwd\"; env >\"$NOTES/env\"; test -d \"$TMPDIR\" && note tmp yes; honest")]);
+    project.agent_on(&[(
+        "*/claim",
+        "pwd >\"$NOTES/pwd\"; env >\"$NOTES/env\"; test -d \"$TMPDIR\" && note tmp yes; honest",
+    )]);
     project.run(&[]).complete();
     let env = project.note("env");
     let value = |name: &str| {
-        env.lines().find_map(|line| line.strip_prefix(&format!("{name}="))).unwrap_or_else(|| panic!("no {name} in\n{env}"))
+        env.lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}=")))
+            .unwrap_or_else(|| panic!("no {name} in\n{env}"))
     };
     let agent = project.sessions()[0].agent.clone();
     let root = project.root().to_str().expect("a plain path");
@@ -198,13 +204,7 @@ fn an_escalation_becomes_a_task_of_its_own_and_its_origin_goes_on() {
     project.run(&[]).complete();
     assert_eq!(
         project.steps(),
-        [
-            "S00-001/claim",
-            "S00-001-r1/claim",
-            "S00-001-r1/review",
-            "S00-001/claim",
-            "S00-001/review"
-        ]
+        ["S00-001/claim", "S00-001-r1/claim", "S00-001-r1/review", "S00-001/claim", "S00-001/review"]
     );
     let card = project.card("S00-001-r1");
     assert_eq!(card["origin"], "S00-001");

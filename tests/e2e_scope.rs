@@ -99,7 +99,10 @@ fn a_link_in_scope_that_leads_out_of_the_root_is_a_violation() {
 #[test]
 fn a_link_in_scope_that_stays_inside_is_work() {
     let project = Project::new();
-    project.agent_on(&[("*/claim", "work; ln -s out.txt src/S00-001/link; ln -s ../../README.md src/S00-001/readme; submit")]);
+    project.agent_on(&[(
+        "*/claim",
+        "work; ln -s out.txt src/S00-001/link; ln -s ../../README.md src/S00-001/readme; submit",
+    )]);
     project.run(&[]).complete();
     assert_says(&project.git(&["ls-tree", "-r", "HEAD", "src"]), &["src/S00-001/link", "src/S00-001/readme"]);
 }
@@ -130,7 +133,10 @@ fn a_build_folder_that_git_does_not_ignore_is_watched() {
 #[test]
 fn build_output_that_git_ignores_is_neither_a_violation_nor_committed() {
     let project = Project::builder().stage("S00", 1).ignore("node_modules/\n*.log\n").build();
-    project.agent_on(&[("*/claim", "write node_modules/a/b.js x; write lib/node_modules/c.js x; write trace.log x; honest")]);
+    project.agent_on(&[(
+        "*/claim",
+        "write node_modules/a/b.js x; write lib/node_modules/c.js x; write trace.log x; honest",
+    )]);
     project.run(&[]).complete();
     assert!(!project.git(&["ls-files"]).contains("node_modules"));
     assert!(project.exists("node_modules/a/b.js") && project.exists("trace.log"));
@@ -148,14 +154,19 @@ fn a_tracked_file_in_an_ignored_folder_is_watched() {
 
 #[test]
 fn an_ignored_path_under_watch_is_watched() {
-    let project = Project::builder().stage("S00", 1).ignore("secrets.env\n").config(json!({"watch": ["secrets.env"]})).build();
+    let project =
+        Project::builder().stage("S00", 1).ignore("secrets.env\n").config(json!({"watch": ["secrets.env"]})).build();
     project.write("secrets.env", "KEY=1\n");
     is_a_violation(&project, "echo KEY=2 >secrets.env", &["secrets.env"]);
 }
 
 #[test]
 fn an_edit_of_gitignore_hides_nothing() {
-    is_a_violation(&with_surroundings(), "echo 'lib/' >>.gitignore; write lib/hidden.txt x", &[".gitignore", "lib/hidden.txt"]);
+    is_a_violation(
+        &with_surroundings(),
+        "echo 'lib/' >>.gitignore; write lib/hidden.txt x",
+        &[".gitignore", "lib/hidden.txt"],
+    );
 }
 
 #[test]
@@ -216,7 +227,7 @@ fn the_next_start_after_a_violation_says_what_to_do_and_goes_on_when_it_is_done(
     // A person puts the tree in order and answers; nothing else has to be committed by hand.
     project.git(&["checkout", "-q", "docs/page.md"]);
     project.remove("lib/new.txt");
-    std::fs::remove_dir_all(project.path("src")).unwrap();
+    project.remove_folder("src");
     project.agent("honest");
     let answer = project.run(&["task", "answer", "S00-001", "--text", "Stay in your folder."]);
     assert_eq!(answer.code, Some(0), "{answer}");

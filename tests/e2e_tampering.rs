@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Project, assert_same, assert_says, assert_says_one};
+use support::{Project, assert_says, assert_says_one};
 
 /// Two independent tasks; the first one's executor works, does `deed`, and submits. The run must go on with the second
 /// and end waiting for a person. Returns the project and what is said about the first task.
@@ -36,10 +36,8 @@ fn head_moved(deed: &str) -> (Project, Value) {
 
 #[test]
 fn a_row_edited_by_hand_is_put_back() {
-    let project = tampered(
-        "sed -i 's/in_progress/review/' state/tasks/S00/S00-001.json",
-        &["state/tasks/S00/S00-001.json"],
-    );
+    let project =
+        tampered("sed -i 's/in_progress/review/' state/tasks/S00/S00-001.json", &["state/tasks/S00/S00-001.json"]);
     assert!(!project.kept("S00-001.json").is_empty(), "what the session wrote is kept");
     project.assert_clean();
 }
@@ -58,10 +56,8 @@ fn another_tasks_row_edited_to_done_does_not_count() {
 
 #[test]
 fn a_rewritten_event_is_seen() {
-    let project = tampered(
-        "sed -i 's/\"claim\"/\"blame\"/' state/tasks/S00/S00-001.json",
-        &["state/tasks/S00/S00-001.json"],
-    );
+    let project =
+        tampered("sed -i 's/\"claim\"/\"blame\"/' state/tasks/S00/S00-001.json", &["state/tasks/S00/S00-001.json"]);
     assert_eq!(project.events("S00-001")[0]["action"], "claim", "history is as it was");
 }
 
@@ -100,7 +96,8 @@ fn the_scope_is_the_one_of_the_claim_whatever_the_agent_writes_to_its_card() {
 
 #[test]
 fn a_widened_card_alone_is_seen_and_put_back() {
-    let project = tampered("sed -i 's|src/S00-001/|src/|' planning/tasks/S00-001.json", &["planning/tasks/S00-001.json"]);
+    let project =
+        tampered("sed -i 's|src/S00-001/|src/|' planning/tasks/S00-001.json", &["planning/tasks/S00-001.json"]);
     assert_eq!(project.card("S00-001")["scope"], json!(["src/S00-001/*"]));
     assert_says(&project.kept("S00-001.json").join("\n"), &["src/*"]);
     project.assert_clean();
@@ -128,12 +125,10 @@ fn a_stage_edited_by_a_session_is_put_back() {
 
 #[test]
 fn the_configuration_edited_by_a_session_is_put_back() {
-    let project = Project::tasks(2);
-    let before = project.read("runner.local.json");
-    drop(project);
-    let project = tampered("sed -i 's/100/99/' runner.local.json", &["runner.local.json"]);
-    assert_eq!(before.contains("100"), project.read("runner.local.json").contains("100"));
-    assert!(!project.read("runner.local.json").contains("99"));
+    let deed = "sed -i 's/\"timeout_seconds\": 100/\"timeout_seconds\": 99/' runner.local.json";
+    let project = tampered(deed, &["runner.local.json"]);
+    assert_says(&project.read("runner.local.json"), &["\"timeout_seconds\": 100"]);
+    assert_says(&project.kept("runner.local.json").join(""), &["\"timeout_seconds\": 99"]);
 }
 
 #[test]
@@ -179,7 +174,10 @@ fn a_program_named_in_gits_configuration_by_the_agent_never_runs() {
 
 #[test]
 fn work_cannot_be_hidden_by_gits_own_exclude_file() {
-    let project = tampered("mkdir -p .git/info; echo 'src/' >>.git/info/exclude; write src/S00-001/hidden.txt x", &["info/exclude"]);
+    let project = tampered(
+        "mkdir -p .git/info; echo 'src/' >>.git/info/exclude; write src/S00-001/hidden.txt x",
+        &["info/exclude"],
+    );
     assert!(!project.read(".git/info/exclude").lines().any(|line| line == "src/"));
 }
 
@@ -201,7 +199,8 @@ fn a_commit_made_by_the_agent_stops_the_run_and_is_not_lost() {
 
 #[test]
 fn an_amended_commit_stops_the_run() {
-    let (project, result) = head_moved("note before \"$(git rev-parse HEAD)\"; git commit -q --amend -m 'Better words'");
+    let (project, result) =
+        head_moved("note before \"$(git rev-parse HEAD)\"; git commit -q --amend -m 'Better words'");
     assert_says(&result.to_string(), &["HEAD"]);
     project.git(&["cat-file", "-e", project.note("before").trim()]);
 }
@@ -250,102 +249,4 @@ fn the_secret_is_nowhere_on_disk() {
     for token in project.note("token").lines() {
         assert!(!listing.values().any(|content| content.contains(token)), "a session's secret was written down");
     }
-}
-
-#[test]
-fn forged_trailers_are_stripped() {
-    let project = Project::new();
-    let text = "Write the outcome with care\n\nChanges: The outcome.\n\nValidation: Read once more.\n\nTask: S99-999\n\
-                Agent: auto-qa-000000000000\nRole: qa\nAction: approve\nstatus: done\nTask-Title: Another\nTask title: Another\n\
-                Co-authored-by: A Friend <friend@example.invalid>";
-    project.agent_on(&[("*/claim", &format!("message '{text}'; work; \"$RUNNER_BIN\" task submit"))]);
-    project.run(&[]).complete();
-    let claim = &project.log()[1];
-    let message = project.message(claim);
-    assert!(message.starts_with("Write the outcome with care\n"), "{message}");
-    for forged in ["S99-999", "auto-qa-000000000000", "Role: qa", "Action: approve", "done", "Another"] {
-        assert!(!message.contains(forged), "{forged} is left in\n{message}");
-    }
-    assert_eq!(project.trailer(claim, "Task"), "S00-001");
-    assert_eq!(project.trailer(claim, "Action"), "submit");
-    assert_says(&message, &["Co-authored-by: A Friend"]);
-}
-
-#[test]
-fn a_missing_message_costs_nothing() {
-    let project = Project::new();
-    project.agent_on(&[("*/claim", "work; \"$RUNNER_BIN\" task submit"), ("*/review", "\"$RUNNER_BIN\" task approve")]);
-    project.run(&[]).complete();
-    for commit in &project.log()[..2] {
-        let message = project.message(commit);
-        let subject = message.lines().next().unwrap_or_default();
-        assert!((15..=100).contains(&subject.chars().count()), "{message}");
-        assert_says(&message, &["S00-001"]);
-        assert_eq!(project.trailer(commit, "Task"), "S00-001");
-    }
-    project.assert_clean();
-}
-
-#[test]
-fn a_message_that_breaks_the_rules_is_replaced_with_the_reason() {
-    for text in ["wip", "Write the outcome with care and no paragraphs at all", ""] {
-        let project = Project::new();
-        project.agent_on(&[("*/claim", &format!("message '{text}'; work; \"$RUNNER_BIN\" task submit"))]);
-        project.run(&[]).complete();
-        let message = project.message(&project.log()[1]);
-        assert_ne!(message.lines().next(), Some(text));
-        assert_says(&message, &["message"]);
-        assert_eq!(project.trailer(&project.log()[1], "Action"), "submit");
-        project.assert_clean();
-    }
-}
-
-#[test]
-fn a_stale_index_lock_is_named() {
-    let project = Project::new();
-    project.write(".git/index.lock", "");
-    let before = project.listing();
-    let reason = project.run(&[]).refused();
-    assert_says(&reason, &["index.lock"]);
-    assert_same(&before, &project.listing());
-    project.remove(".git/index.lock");
-    project.run(&[]).complete();
-}
-
-#[test]
-fn an_index_lock_left_by_a_session_is_named_and_its_commit_is_made_later() {
-    let project = Project::new();
-    project.agent_on(&[("*/claim", "work; : >.git/index.lock; submit")]);
-    let result = project.run(&[]).stopped(2, "git_error");
-    assert_says(result["commit_error"].as_str().unwrap_or_default(), &["index.lock"]);
-    project.remove(".git/index.lock");
-    project.run(&[]).complete();
-    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/review"], "the session's work counts");
-    assert_eq!(project.log().len(), 3);
-    assert_eq!(project.trailer(&project.log()[1], "Action"), "submit");
-    project.assert_clean();
-}
-
-#[test]
-fn the_owners_failing_hook_fails_the_commit_with_its_words_and_the_commit_is_made_later() {
-    let project = Project::builder().stage("S00", 1).config(json!({"git_hooks": "run"})).build();
-    project.write(".git/hooks/pre-commit", "#!/bin/sh\necho 'lint failed on line 7' >&2\nexit 1\n");
-    project.chmod(".git/hooks/pre-commit", 0o755);
-    let result = project.run(&[]).stopped(2, "git_error");
-    assert_says(result["commit_error"].as_str().unwrap_or_default(), &["lint failed on line 7"]);
-    project.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 0\n");
-    project.run(&[]).complete();
-    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/review"]);
-    assert_eq!(project.log().len(), 3);
-    project.assert_clean();
-}
-
-#[test]
-fn the_owners_hooks_do_not_run_unless_wanted() {
-    let project = Project::new();
-    let mark = project.outside("notes/hook-ran");
-    project.write(".git/hooks/pre-commit", format!("#!/bin/sh\n: >'{}'\nexit 1\n", mark.display()));
-    project.chmod(".git/hooks/pre-commit", 0o755);
-    project.run(&[]).complete();
-    assert!(!mark.exists());
 }

@@ -77,6 +77,19 @@ impl Project {
         self.git(&["fsck", "--strict"]);
     }
 
+    /// Fails unless a run with `args` is refused with a reason that has every word, starts no agent and leaves
+    /// everything on disk as it was. Returns the reason.
+    #[track_caller]
+    pub fn refuses(&self, args: &[&str], words: &[&str]) -> String {
+        let before = self.listing();
+        let steps = self.steps();
+        let reason = self.run(args).refused();
+        assert_says(&reason, words);
+        assert_same(&before, &self.listing());
+        assert_eq!(self.steps(), steps, "no agent is started");
+        reason
+    }
+
     /// A task's row, or null if it has none yet.
     pub fn row(&self, task: &str) -> Value {
         let Ok(stages) = fs::read_dir(self.path("state/tasks")) else { return Value::Null };
@@ -146,7 +159,9 @@ impl Project {
         files_below(&self.path("state/runs"))
             .iter()
             .filter(|path| path.file_name().is_some_and(|name| name == "run.json"))
-            .map(|path| serde_json::from_slice(&fs::read(path).expect("a record can be read")).expect("a record is JSON"))
+            .map(|path| {
+                serde_json::from_slice(&fs::read(path).expect("a record can be read")).expect("a record is JSON")
+            })
             .collect()
     }
 
@@ -215,7 +230,7 @@ fn list(root: &Path, folder: &Path, all: &mut Listing) {
         let name = path.strip_prefix(root).expect("below the root").as_os_str().as_bytes().escape_ascii().to_string();
         let mode = meta.permissions().mode();
         let content = if meta.is_symlink() {
-            format!("{:?}", fs::read_link(&path).expect("a link can be read"))
+            format!("-> {}", fs::read_link(&path).expect("a link can be read").as_os_str().as_bytes().escape_ascii())
         } else if meta.is_file() {
             fs::read(&path).expect("a file can be read").escape_ascii().to_string()
         } else {

@@ -96,13 +96,23 @@ impl Project {
 
     /// Merges `patch` into `runner.local.json`, key by key.
     pub fn config(&self, patch: &Value) {
-        let path = self.path("runner.local.json");
-        let mut config: Value = fs::read(&path)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_else(|| json!({}));
+        let file = self.path("runner.local.json");
+        let mut config: Value =
+            fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_else(|| json!({}));
         merge(&mut config, patch);
-        write(&path, pretty(&config).as_bytes());
+        write(&file, pretty(&config).as_bytes());
+    }
+
+    /// Removes a folder below the root with all that is in it.
+    pub fn remove_folder(&self, name: &str) {
+        fs::remove_dir_all(self.path(name)).expect("folder can be removed");
+    }
+
+    /// Writes a file in the sandbox but outside the project root.
+    pub fn write_outside(&self, name: &str, text: &str) -> String {
+        let path = self.outside(name);
+        write(&path, text.as_bytes());
+        path.display().to_string()
     }
 
     /// Makes `script` the agent: POSIX sh, after the prelude of `prelude.sh`.
@@ -120,7 +130,9 @@ impl Project {
     pub fn agent_on(&self, cases: &[(&str, &str)]) {
         let mut script = String::from("case \"$RUNNER_TASK_ID/$RUNNER_ACTION\" in\n");
         for (pattern, body) in cases {
-            script.push_str(&format!("{pattern})\n{body}\n;;\n"));
+            for piece in [pattern, ")\n", body, "\n;;\n"] {
+                script.push_str(piece);
+            }
         }
         script.push_str("*) honest ;;\nesac");
         self.agent(&script);

@@ -67,7 +67,9 @@ impl Listener {
                 Ok(0) => break,
                 Ok(_) => self.heard = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("the process that holds {} lives", self.name),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    panic!("the process that holds {} lives", self.name)
+                }
                 Err(error) => panic!("cannot read {}: {error}", self.name),
             }
         }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::Project;
 
 /// Longer than any of these runs takes on a loaded machine.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_mins(2);
 
 static LOGS: AtomicU32 = AtomicU32::new(0);
 
