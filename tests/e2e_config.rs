@@ -141,7 +141,8 @@ fn a_missing_command_is_found_before_any_claim() {
 fn a_command_that_cannot_be_run_is_found_before_any_claim() {
     let project = Project::builder().stage("S00", 1).file("tools/agent", "#!/bin/sh\n").build();
     project.config(&json!({"argv": ["./tools/agent"]}));
-    project.refuses(&[], &["tools/agent", "executable"]);
+    let reason = project.refuses(&[], &["tools/agent"]);
+    assert_says_one(&reason, &["executable", "executed"]);
     project.config(&json!({"argv": ["./tools"]}));
     project.refuses(&[], &["tools"]);
 }

@@ -219,7 +219,7 @@ fn a_fifo_in_the_tree_does_not_hang_the_run() {
 
 #[test]
 fn the_next_start_after_a_violation_says_what_to_do_and_goes_on_when_it_is_done() {
-    let project = with_surroundings();
+    let project = Project::builder().stage("S00", 2).file("docs/page.md", "page\n").build();
     is_a_violation(&project, "echo more >>docs/page.md; write lib/new.txt x", &["docs/page.md", "lib/new.txt"]);
     let next = project.run(&[]);
     assert_eq!(next.code, Some(2), "{next}");

@@ -57,7 +57,7 @@ fn a_finished_stage_says_so_while_others_are_open() {
     let project = Project::builder().stage("S00", 1).stage("S01", 1).build();
     let result = project.run(&["--stage", "S00"]).stopped(0, "idle");
     assert_eq!(result["stage_complete"], true);
-    assert_eq!(result["unfinished"], json!(["S01-001"]));
+    assert_eq!(result["unfinished"], 1);
     assert_eq!(project.steps(), ["S00-001/claim", "S00-001/review"]);
     project.run(&["--stage", "S01"]).complete();
 }
@@ -88,7 +88,7 @@ fn a_wait_for_a_person_does_not_stop_what_is_ready() {
     let result = project.run(&[]).stopped(3, "needs_input");
     result_keys(&result);
     assert_eq!(result["launched"], 5);
-    assert_eq!(result["unfinished"], json!(["S00-001"]));
+    assert_eq!(result["unfinished"], 1);
     assert_says(result["external_blockers"]["S00-001"].as_str().unwrap(), &["Only a person knows the rates."]);
     assert_eq!(project.status_of("S00-003"), "done");
     project.assert_clean();
@@ -101,7 +101,7 @@ fn a_task_behind_a_wait_is_not_run() {
     project.agent_on(&[(&pattern, &body)]);
     let result = project.run(&[]).stopped(3, "needs_input");
     assert_eq!(result["launched"], 1);
-    assert_eq!(result["unfinished"], json!(["S00-001", "S00-002"]));
+    assert_eq!(result["unfinished"], 2);
 }
 
 #[test]

@@ -32,6 +32,13 @@ impl Project {
         all
     }
 
+    /// The same without the coordinator's own folder below `.git`, which holds its locks.
+    pub fn public_listing(&self) -> Listing {
+        let mut all = self.listing();
+        all.retain(|name, _| name != ".git/runner" && !name.starts_with(".git/runner/"));
+        all
+    }
+
     /// The commit that HEAD names.
     pub fn head(&self) -> String {
         self.git(&["rev-parse", "HEAD"])
@@ -78,14 +85,14 @@ impl Project {
     }
 
     /// Fails unless a run with `args` is refused with a reason that has every word, starts no agent and leaves
-    /// everything on disk as it was. Returns the reason.
+    /// everything on disk as it was, but for the coordinator's own folder below `.git`. Returns the reason.
     #[track_caller]
     pub fn refuses(&self, args: &[&str], words: &[&str]) -> String {
-        let before = self.listing();
+        let before = self.public_listing();
         let steps = self.steps();
         let reason = self.run(args).refused();
         assert_says(&reason, words);
-        assert_same(&before, &self.listing());
+        assert_same(&before, &self.public_listing());
         assert_eq!(self.steps(), steps, "no agent is started");
         reason
     }

@@ -25,7 +25,7 @@ impl Project {
         let path = self.pipe(name);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = open(&path, flags, Mode::empty()).expect("a pipe can be opened for reading");
-        Listener { name: name.to_owned(), file: File::from(file), heard: false }
+        Listener { path, file: File::from(file), heard: false }
     }
 
     /// A pipe that agents wait on (`hold NAME`) until the test opens it, or is gone.
@@ -39,7 +39,7 @@ impl Project {
 
 /// The reading end of a pipe.
 pub struct Listener {
-    name: String,
+    path: PathBuf,
     file: File,
     heard: bool,
 }
@@ -48,13 +48,16 @@ impl Listener {
     /// Waits until an agent has said something.
     #[track_caller]
     pub fn wait(&mut self) {
+        // While we hold a writing end too, an earlier speaker that is gone is no end of file to poll.
+        let writing = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let _held = open(&self.path, writing, Mode::empty()).expect("a pipe with a reader can be opened");
         let timeout = Timespec { tv_sec: i64::try_from(DEADLINE.as_secs()).expect("a short time"), tv_nsec: 0 };
         let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
         let ready = poll(&mut fds, Some(&timeout)).expect("a pipe can be polled");
-        assert!(ready > 0, "nobody spoke on {} in time", self.name);
+        assert!(ready > 0, "nobody spoke on {} in time", self.path.display());
         let mut buffer = [0; 64];
         let count = self.file.read(&mut buffer).expect("what was polled can be read");
-        assert!(count > 0, "{} was opened and closed without a word", self.name);
+        assert!(count > 0, "{} was closed", self.path.display());
         self.heard = true;
     }
 
@@ -68,12 +71,12 @@ impl Listener {
                 Ok(_) => self.heard = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    panic!("the process that holds {} lives", self.name)
+                    panic!("the process that holds {} lives", self.path.display())
                 }
-                Err(error) => panic!("cannot read {}: {error}", self.name),
+                Err(error) => panic!("cannot read {}: {error}", self.path.display()),
             }
         }
-        assert!(self.heard, "nobody ever held {}", self.name);
+        assert!(self.heard, "nobody ever held {}", self.path.display());
     }
 }
 
