@@ -113,6 +113,19 @@ fn a_submit_before_the_interrupt_counts() {
 }
 
 #[test]
+fn an_interrupt_of_the_last_allowed_session_is_still_an_interrupt() {
+    let project = Project::new();
+    let _hold = project.gate("hold");
+    let mut ready = project.listener("working");
+    project.agent_on(&[("*/claim", "if seen first; then honest; else tell working; hold hold; fi")]);
+    let run = project.spawn(&["--max-sessions", "1"]);
+    ready.wait();
+    run.signal(Signal::TERM);
+    run.wait().stopped(128 + 15, "interrupted");
+    project.run(&[]).complete();
+}
+
+#[test]
 fn an_interrupted_review_leaves_the_task_under_review() {
     let project = Project::new();
     let _hold = project.gate("hold");

@@ -32,9 +32,9 @@ tell() {
     printf 'up\n' >"$PIPES/$1"
 }
 
-# hold PIPE: waits until the test opens the gate, or is gone.
+# hold PIPE: waits until the test opens the gate; leaves if the test is gone.
 hold() {
-    read -r answer <"$PIPES/$1" || :
+    read -r answer <"$PIPES/$1" || exit 9
 }
 
 # stray ALIVE READY HOLD: a descendant in a session of its own that ignores TERM and HUP and keeps ALIVE open until HOLD.
