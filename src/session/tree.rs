@@ -232,13 +232,16 @@ impl Tree {
     /// Asks everything of the tree to end. What is stopped is continued, since it could not hear otherwise.
     pub(crate) fn terminate(&mut self) {
         self.survey();
+        self.signal_group(Signal::TERM);
+        // Looked up after the group was signalled: whoever is still in it has heard, whoever left it may not have.
+        let outside: Vec<&Handle> = self.members.iter().filter(|member| self.is_outside_group(member)).collect();
         for signal in [Signal::TERM, Signal::CONT] {
-            self.signal_group(signal);
-            for member in self.members.iter().filter(|member| self.is_outside_group(member)) {
+            for member in &outside {
                 // What refuses this also refuses KILL, which says so.
                 let _sent = member.signal(signal);
             }
         }
+        self.signal_group(Signal::CONT);
     }
 
     /// Ends everything of the tree: all is stopped first, so that nothing can fork away, then killed.
@@ -288,7 +291,7 @@ impl Tree {
     }
 
     fn is_outside_group(&self, member: &Handle) -> bool {
-        self.reaped || member.group != self.leader.as_raw_pid()
+        self.reaped || member.group() != Some(self.leader.as_raw_pid())
     }
 
     /// Signals the leader's process group in one go, unless its id may already be somebody else's.
