@@ -67,7 +67,7 @@ fn a_grandchild_that_ignores_the_request_does_not_survive() {
 #[test]
 fn a_grandchild_in_its_own_session_does_not_survive() {
     let result = after_exit_of(&format!("setsid sh -c '{STAY}' &"), LIMITS);
-    assert_eq!(result.leaked[0].name, "sleep");
+    assert!(["setsid", "sh", "sleep"].contains(&result.leaked[0].name.as_str()), "{result:?}");
 }
 
 #[test]
@@ -107,9 +107,11 @@ fn many_children_do_not_survive() {
 #[test]
 fn a_child_that_forks_while_it_is_killed_does_not_survive() {
     let mut sandbox = Sandbox::new();
-    let hop = "trap '' TERM\n[ -n \"$1\" ] || echo alive >&9\n(setsid sh ./hop again &)\nexit 0\n";
+    // Each hop starts the next in a session of its own and ends. The chain ends by itself one day, for a test that is killed.
+    let hop = "trap '' TERM\n[ $1 = 0 ] && echo > over && exit\n(setsid sh ./hop $(($1 - 1)) &)\nexit 0\n";
     fs::write(sandbox.path("hop"), hop).unwrap();
-    let result = sandbox.run("exec 9>life\nsetsid sh ./hop\nexit 0", IMPATIENT);
+    let result = sandbox.run("exec 9>life; echo alive >&9\nsetsid sh ./hop 5000\nexit 0", IMPATIENT);
+    assert!(!sandbox.path("over").exists(), "it was not ended but ended by itself");
     sandbox.assert_dead();
     assert_eq!(result.ended, Ended::Exited);
 }

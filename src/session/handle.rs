@@ -16,7 +16,6 @@ use super::result::LeakedProcess;
 pub(crate) struct Handle {
     pub(crate) pid: Pid,
     pub(crate) start: u64,
-    pub(crate) group: i32,
     name: String,
     descriptor: Option<OwnedFd>,
 }
@@ -29,13 +28,18 @@ impl Handle {
             Err(Errno::SRCH) => return None,
             other => other.ok(),
         };
-        let handle = Self { pid, start: row.start, group: row.group, name: row.name.clone(), descriptor };
+        let handle = Self { pid, start: row.start, name: row.name.clone(), descriptor };
         handle.is_same().then_some(handle)
     }
 
     /// Whether the id still belongs to the process that was seen.
     pub(crate) fn is_same(&self) -> bool {
         process_table::read(self.pid.as_raw_pid()).is_some_and(|row| row.start == self.start && !row.ended)
+    }
+
+    /// The process group it is in at this instant.
+    pub(crate) fn group(&self) -> Option<i32> {
+        process_table::read(self.pid.as_raw_pid()).filter(|row| row.start == self.start).map(|row| row.group)
     }
 
     /// Sends a signal. One that is gone needs none; `Err` if the kernel refuses, as for another user's process.

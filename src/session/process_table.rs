@@ -45,9 +45,12 @@ pub(crate) fn read(pid: i32) -> Option<Row> {
     parse_stat(&fs::read(Path::new(&format!("/proc/{pid}/stat"))).ok()?)
 }
 
-/// Every process there is. One that comes or goes meanwhile may be missing.
-pub(crate) fn all() -> Vec<Row> {
-    numbers_in("/proc").into_iter().filter_map(read).collect()
+/// Every process there is, those with the highest ids, mostly the youngest, first. Read one after another as they are
+/// asked for, so one that comes or goes meanwhile may be missing.
+pub(crate) fn all() -> impl Iterator<Item = Row> {
+    let mut pids = numbers_in("/proc");
+    pids.sort_unstable_by(|a, b| b.cmp(a));
+    pids.into_iter().filter_map(read)
 }
 
 /// The children of this process, of all its threads. One that ends meanwhile may hide others.

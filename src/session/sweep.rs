@@ -15,7 +15,7 @@ use super::handle::Handle;
 use super::process_table::{self, Row, Unreadable};
 use super::result::LeakedProcess;
 use super::run::FALLBACK;
-use super::tree::{STOP_ROUNDS, WAITED_FOR};
+use super::tree::WAITED_FOR;
 use super::wait::wait;
 use crate::ids::hex;
 
@@ -84,8 +84,7 @@ fn id(handle: &Handle) -> (i32, u64) {
 
 /// Asks what is newly found to end.
 fn ask(leftovers: &Leftovers<'_>, found: &mut Found) -> Round {
-    let mut round = search(leftovers.token_hash);
-    round.matching.retain(|handle| {
+    search(leftovers.token_hash, |handle| {
         let entry = found.entry(id(handle));
         let is_new = matches!(entry, Entry::Vacant(_));
         let (_, refused) = entry.or_insert_with(|| (handle.named(), false));
@@ -94,31 +93,16 @@ fn ask(leftovers: &Leftovers<'_>, found: &mut Found) -> Round {
             *refused = handle.signal(Signal::TERM).and_then(|()| handle.signal(Signal::CONT)).is_err();
         }
         !*refused
-    });
-    round
+    })
 }
 
-/// Stops everything, what is forked meanwhile too, then kills it.
+/// Kills each as soon as it is found, before it can fork again.
 fn kill(leftovers: &Leftovers<'_>, found: &mut Found) -> Round {
-    let mut stopped = BTreeSet::new();
-    let mut round = search(leftovers.token_hash);
-    for _ in 0..STOP_ROUNDS {
-        let fresh: Vec<&Handle> = round.matching.iter().filter(|handle| stopped.insert(id(handle))).collect();
-        if fresh.is_empty() {
-            break;
-        }
-        for handle in fresh {
-            // What refuses this also refuses KILL, which is noted.
-            let _sent = handle.signal(Signal::STOP);
-        }
-        round = search(leftovers.token_hash);
-    }
-    round.matching.retain(|handle| {
-        let (_, refused) = found.entry(id(handle)).or_insert_with(|| (handle.named(), false));
-        *refused = handle.signal(Signal::KILL).is_err();
-        !*refused
-    });
-    round
+    search(leftovers.token_hash, |handle| {
+        let refused = handle.signal(Signal::KILL).is_err();
+        found.insert(id(handle), (handle.named(), refused));
+        !refused
+    })
 }
 
 /// One look at the process table.
@@ -127,15 +111,15 @@ struct Round {
     unreadable: usize,
 }
 
-fn search(token_hash: &str) -> Round {
-    let rows = process_table::all();
-    let exempt = with_ancestors(&rows, rustix::process::getpid().as_raw_pid());
+/// Hands every match to `act`, at once; keeps those it answers for with `true`.
+fn search(token_hash: &str, mut act: impl FnMut(&Handle) -> bool) -> Round {
+    let exempt = with_ancestors(rustix::process::getpid().as_raw_pid(), |pid| Some(process_table::read(pid)?.parent));
     let user = rustix::process::getuid().as_raw();
     let mut round = Round { matching: Vec::new(), unreadable: 0 };
-    for row in rows.iter().filter(|row| !row.ended && !exempt.contains(&row.pid)) {
+    for row in process_table::all().filter(|row| !row.ended && !exempt.contains(&row.pid)) {
         match process_table::environment(row.pid) {
             Ok(Some(environment)) if holds_token(&environment, token_hash) => {
-                round.matching.extend(take_hold(row, token_hash));
+                round.matching.extend(take_hold(&row, token_hash).filter(|handle| act(handle)));
             }
             Ok(_) => {}
             Err(Unreadable) => round.unreadable += usize::from(process_table::user(row.pid) == Some(user)),
@@ -151,13 +135,12 @@ fn take_hold(row: &Row, token_hash: &str) -> Option<Handle> {
     (holds_token(&environment, token_hash) && handle.is_same()).then_some(handle)
 }
 
-/// This process and everything it descends from.
-fn with_ancestors(rows: &[Row], me: i32) -> BTreeSet<i32> {
-    let parents: BTreeMap<i32, i32> = rows.iter().map(|row| (row.pid, row.parent)).collect();
+/// A process and everything it descends from.
+fn with_ancestors(pid: i32, parent_of: impl Fn(i32) -> Option<i32>) -> BTreeSet<i32> {
     let mut line = BTreeSet::new();
-    let mut next = Some(me);
+    let mut next = Some(pid);
     while let Some(pid) = next.filter(|pid| line.insert(*pid)) {
-        next = parents.get(&pid).copied();
+        next = parent_of(pid);
     }
     line
 }
@@ -174,11 +157,11 @@ fn holds_token(environment: &[u8], token_hash: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
 
-    use super::{Digest, Leftovers, Row, Sha256, Swept, hex, holds_token, sweep, with_ancestors};
+    use super::{Digest, Leftovers, Sha256, Swept, hex, holds_token, sweep, with_ancestors};
 
     const TOKEN: &str = "0b9c5a7e-the-secret-of-one-session";
 
@@ -234,10 +217,13 @@ mod tests {
 
     #[test]
     fn this_process_and_its_ancestors_are_exempt() {
-        let row = |pid, parent| Row { pid, parent, group: 0, session: 0, start: 0, ended: false, name: String::new() };
-        let rows = [row(1, 0), row(2, 1), row(3, 2), row(4, 3), row(5, 2), row(9, 9)];
-        assert_eq!(with_ancestors(&rows, 3), BTreeSet::from([0, 1, 2, 3]));
-        assert_eq!(with_ancestors(&rows, 9), BTreeSet::from([9]), "a table that goes round in a circle");
+        let parents = BTreeMap::from([(1, 0), (2, 1), (3, 2), (4, 3), (5, 2), (9, 9)]);
+        assert_eq!(with_ancestors(3, |pid| parents.get(&pid).copied()), BTreeSet::from([0, 1, 2, 3]));
+        assert_eq!(
+            with_ancestors(9, |pid| parents.get(&pid).copied()),
+            BTreeSet::from([9]),
+            "no table goes in a circle"
+        );
     }
 
     #[test]
@@ -288,11 +274,11 @@ mod tests {
             Bystander::start(&[("RUNNER_TOKEN", &hash)], ""),
             Bystander::start(&[("TOKEN", &secret), ("RUNNER_TOKEN", "")], ""),
         ];
-        assert!(super::search(&hash).matching.is_empty());
+        assert!(super::search(&hash, |_| true).matching.is_empty());
         let holder = Bystander::start(&[("A", "b"), ("RUNNER_TOKEN", &secret), ("C", "d")], "");
-        let found: Vec<u32> = super::search(&hash).matching.iter().map(|handle| handle.named().pid).collect();
+        let found: Vec<u32> = super::search(&hash, |_| true).matching.iter().map(|handle| handle.named().pid).collect();
         assert_eq!(found, [holder.0.id()]);
         drop((holder, strangers));
-        assert!(super::search(&hash).matching.is_empty());
+        assert!(super::search(&hash, |_| true).matching.is_empty());
     }
 }

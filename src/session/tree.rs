@@ -17,7 +17,9 @@ use super::result::{Exit, LeakedProcess};
 /// How often a walk is repeated when a parent that ended meanwhile hides whose child a process is.
 const WALKS: usize = 3;
 /// How often whatever was forked meanwhile is looked for and stopped before everything stopped is killed.
-pub(crate) const STOP_ROUNDS: usize = 16;
+const STOP_ROUNDS: usize = 16;
+/// How often in a row orphans are looked for and killed.
+const STRIKES: usize = 256;
 /// How many descriptors of members are waited for at once; the rest follow when these have ended.
 pub(crate) const WAITED_FOR: usize = 256;
 
@@ -36,7 +38,7 @@ impl Others {
         let own_session = process_table::read(me).map_or(0, |row| row.session);
         let mut others = Self { me, known: BTreeSet::new(), sessions: BTreeSet::from([own_session]) };
         if !has_no_children() {
-            let rows = process_table::all();
+            let rows: Vec<Row> = process_table::all().collect();
             for row in descendants(&rows, |row| row.parent == me) {
                 others.known.insert((row.pid, row.start));
                 others.sessions.insert(row.session);
@@ -207,12 +209,12 @@ impl Tree {
 
     /// Looks for everything of the tree, the leader aside, that lives.
     fn survey(&mut self) {
-        let mut rows = process_table::all();
+        let mut rows: Vec<Row> = process_table::all().collect();
         for _ in 1..WALKS {
             if !is_torn(&rows) {
                 break;
             }
-            rows = process_table::all();
+            rows = process_table::all().collect();
         }
         self.reap(&rows);
         let leader = self.leader.as_raw_pid();
@@ -230,18 +232,22 @@ impl Tree {
     /// Asks everything of the tree to end. What is stopped is continued, since it could not hear otherwise.
     pub(crate) fn terminate(&mut self) {
         self.survey();
+        self.signal_group(Signal::TERM);
+        // Looked up after the group was signalled: whoever is still in it has heard, whoever left it may not have.
+        let outside: Vec<&Handle> = self.members.iter().filter(|member| self.is_outside_group(member)).collect();
         for signal in [Signal::TERM, Signal::CONT] {
-            self.signal_group(signal);
-            for member in self.members.iter().filter(|member| self.is_outside_group(member)) {
+            for member in &outside {
                 // What refuses this also refuses KILL, which says so.
                 let _sent = member.signal(signal);
             }
         }
+        self.signal_group(Signal::CONT);
     }
 
     /// Ends everything of the tree: all is stopped first, so that nothing can fork away, then killed.
     pub(crate) fn kill(&mut self) {
         self.signal_group(Signal::STOP);
+        self.kill_orphans();
         let mut stopped = BTreeSet::new();
         for _ in 0..STOP_ROUNDS {
             self.survey();
@@ -262,8 +268,30 @@ impl Tree {
         }
     }
 
+    /// Kills what came to this process, each as soon as it is seen, until nothing more comes. A walk of the whole table takes
+    /// longer than a process lives that forks its successor and ends; what is killed hands its children to this process.
+    fn kill_orphans(&self) {
+        for _ in 0..STRIKES {
+            let children: Vec<i32> = process_table::children_of_this_process();
+            let mut struck = false;
+            for row in children.into_iter().filter_map(process_table::read) {
+                if row.ended {
+                    self.reap(&[row]);
+                } else if row.pid != self.leader.as_raw_pid()
+                    && self.others.is_orphan_of_session(&row)
+                    && let Some(handle) = Handle::open(&row)
+                {
+                    struck |= handle.signal(Signal::KILL).is_ok();
+                }
+            }
+            if !struck {
+                break;
+            }
+        }
+    }
+
     fn is_outside_group(&self, member: &Handle) -> bool {
-        self.reaped || member.group != self.leader.as_raw_pid()
+        self.reaped || member.group() != Some(self.leader.as_raw_pid())
     }
 
     /// Signals the leader's process group in one go, unless its id may already be somebody else's.
