@@ -144,7 +144,7 @@ impl Repository {
         const DOING: &str = "move the branch";
         let (branch, commit) = (prepared.branch.as_str(), prepared.commit.oid());
         let path = self.git.commondir().join(branch);
-        let fail = |error: git2::Error| self.locked_or(error, DOING, &path);
+        let fail = |error: git2::Error| locked_or(error, DOING, &path);
         let mut transaction = self.git.transaction().map_err(GitError::new(DOING))?;
         transaction.lock_ref(branch).map_err(fail)?;
         let at = self.git.refname_to_id(branch).map_err(GitError::new(DOING))?;
@@ -165,20 +165,6 @@ impl Repository {
         transaction.commit().map_err(fail)?;
         sync_if_present(&path)?;
         Ok(Moved::Now)
-    }
-
-    /// A lock file in the way is named, with whoever holds it.
-    fn locked_or(&self, error: git2::Error, doing: &'static str, target: &Path) -> CommitError {
-        let mut name = target.as_os_str().to_owned();
-        name.push(".lock");
-        let lock = PathBuf::from(name);
-        if !matches!(error.code(), ErrorCode::Locked) {
-            return GitError::new(doing)(error).into();
-        }
-        let lock = look_at_lock(&lock, None).unwrap_or(LockFile { path: lock, age_seconds: None, holders: Vec::new() });
-        let advice =
-            "the commit is kept and is finished by the next start; if no git command is running, remove the file";
-        Refusal::LockFile { lock, advice }.into()
     }
 
     fn write_index(&mut self, prepared: &Prepared) -> Result<(), CommitError> {
@@ -205,7 +191,7 @@ impl Repository {
         }
         fault::point("commit:index");
         let path = self.index.path().map(Path::to_owned).unwrap_or_default();
-        self.index.write().map_err(|error| self.locked_or(error, DOING, &path))
+        self.index.write().map_err(|error| locked_or(error, DOING, &path))
     }
 
     /// The files a commit has at `paths`.
@@ -239,6 +225,19 @@ impl Repository {
         let stored = self.store(std::slice::from_ref(path)).ok()?;
         stored.into_iter().find_map(|(_, file)| file).filter(is_it)
     }
+}
+
+/// A lock file in the way is named, with whoever holds it.
+fn locked_or(error: git2::Error, doing: &'static str, target: &Path) -> CommitError {
+    let mut name = target.as_os_str().to_owned();
+    name.push(".lock");
+    let lock = PathBuf::from(name);
+    if !matches!(error.code(), ErrorCode::Locked) {
+        return GitError::new(doing)(error).into();
+    }
+    let lock = look_at_lock(&lock, None).unwrap_or(LockFile { path: lock, age_seconds: None, holders: Vec::new() });
+    let advice = "the commit is kept and is finished by the next start; if no git command is running, remove the file";
+    Refusal::LockFile { lock, advice }.into()
 }
 
 /// Syncs a file, if there is one, and its folder's entry of it.
