@@ -19,6 +19,9 @@ use crate::fault;
 use crate::fs;
 use crate::relpath::RelPath;
 
+/// How many files are synced at the same time.
+const SYNCS_AT_ONCE: usize = 16;
+
 /// What moving the branch came to.
 #[derive(PartialEq, Eq)]
 enum Moved {
@@ -132,11 +135,19 @@ impl Repository {
     /// Makes new objects durable before anything names them; those in packs are.
     fn sync_objects(&self, objects: &[Oid]) -> Result<(), CommitError> {
         let folder = self.git.commondir().join("objects");
-        for oid in objects {
+        let loose = |oid: &Oid| {
             let digits = oid.to_string();
-            sync_if_present(&folder.join(&digits[..2]).join(&digits[2..]))?;
-        }
-        Ok(())
+            folder.join(&digits[..2]).join(&digits[2..])
+        };
+        let paths: Vec<PathBuf> = objects.iter().map(loose).collect();
+        // Syncs that wait at the same time share one journal commit and one flush of the disk; one after the other, each
+        // has its own.
+        std::thread::scope(|scope| {
+            let share = paths.len().div_ceil(SYNCS_AT_ONCE).max(1);
+            let sync = |part: &[PathBuf]| part.iter().try_for_each(|path| sync_if_present(path));
+            let threads: Vec<_> = paths.chunks(share).map(|part| scope.spawn(move || sync(part))).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("syncing a file does not panic"))
+        })
     }
 
     /// Compare and swap: only from the parent, under the branch's lock file, with a line in the reflog.
@@ -240,7 +251,7 @@ fn locked_or(error: git2::Error, doing: &'static str, target: &Path) -> CommitEr
     Refusal::LockFile { lock, advice }.into()
 }
 
-/// Syncs a file, if there is one, and its folder's entry of it.
+/// Syncs a file, if there is one; it is new under its name, and the file systems with a journal then keep the name too.
 fn sync_if_present(path: &Path) -> Result<(), CommitError> {
     match fs::open_to_read(path) {
         Ok(file) => {

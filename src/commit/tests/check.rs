@@ -25,8 +25,27 @@ fn a_folder_that_is_no_repository_or_not_its_top_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.write("inner/planning/x", "");
     assert!(matches!(sandbox.try_open_at(&sandbox.path("inner")).err(), Some(Refusal::NoRepository { .. })));
-    sandbox.git(&["config", "core.worktree", "/tmp"]);
+    sandbox.write("../elsewhere/x", "");
+    let elsewhere = sandbox.root().with_file_name("elsewhere");
+    sandbox.git(&["config", "core.worktree", &elsewhere.to_string_lossy()]);
     assert!(matches!(refusal(&sandbox), Refusal::NotTheTop { .. }));
+}
+
+#[test]
+fn a_new_repository_takes_commits_at_once_and_is_never_made_twice() {
+    let sandbox = Sandbox::bare_folder();
+    sandbox.write(".gitignore", "*.log\n");
+    sandbox.write("x.log", "x\n");
+    let create = || {
+        let who = crate::commit::Identity { name: "Demo", email: "demo@example.org" };
+        crate::commit::create(&sandbox.root(), who, "Begin the demonstration\n", now())
+    };
+    let first = create().unwrap();
+    let head = sandbox.open().check(now()).unwrap();
+    assert_eq!((head.commit, head.branch.as_str()), (first, "refs/heads/main"));
+    sandbox.assert_clean();
+    assert_eq!(sandbox.git(&["ls-files"]), ".gitignore\nplanning/plan.txt");
+    assert!(create().is_err());
 }
 
 #[test]
@@ -152,7 +171,7 @@ fn formats_that_cannot_be_written_are_named() {
         sandbox.git(&["config", key, value]);
         let found = refusal(&sandbox).to_string();
         assert!(found.contains(named), "{found}");
-        let config = std::fs::read_to_string(sandbox.path(".git/config")).unwrap();
+        let config = sandbox.read(".git/config");
         let kept: Vec<&str> = config.split("[extensions]").collect();
         sandbox.write(".git/config", kept[0]);
     }
