@@ -29,8 +29,8 @@ impl Repository {
             let oid = <[u8; 20]>::try_from(entry.id.as_bytes()).unwrap_or_default();
             let left_out = entry.flags_extended & IndexEntryExtendedFlag::SKIP_WORKTREE.bits() != 0;
             let stat = IndexStat {
-                ctime: (entry.ctime.seconds(), entry.ctime.nanoseconds()),
-                mtime: (entry.mtime.seconds(), entry.mtime.nanoseconds()),
+                ctime: (entry.ctime.seconds().into(), entry.ctime.nanoseconds()),
+                mtime: (entry.mtime.seconds().into(), entry.mtime.nanoseconds()),
                 dev: entry.dev,
                 ino: entry.ino,
                 size: entry.file_size,

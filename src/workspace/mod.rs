@@ -6,9 +6,9 @@ use crate::relpath::RelPath;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IndexStat {
     /// Change time: seconds and nanoseconds.
-    pub ctime: (i32, u32),
+    pub ctime: (i64, u32),
     /// Modification time: seconds and nanoseconds.
-    pub mtime: (i32, u32),
+    pub mtime: (i64, u32),
     /// Device number.
     pub dev: u32,
     /// Inode number.
