@@ -11,7 +11,6 @@
 mod check;
 mod compose;
 mod content;
-mod create;
 mod git;
 mod hooks;
 mod message;
@@ -29,7 +28,6 @@ use crate::relpath::RelPath;
 
 pub use check::Head;
 pub use compose::{Action, Trailers, Words, compose};
-pub use create::{Identity, create};
 pub use git::{Repository, Surroundings};
 pub use message::{AgentMessage, MAX_MESSAGE, MAX_SUBJECT, MIN_SUBJECT, MessageFault, parse, parse_bytes};
 pub use program::{Call, Program, ProgramOutput};

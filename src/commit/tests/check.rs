@@ -32,23 +32,6 @@ fn a_folder_that_is_no_repository_or_not_its_top_is_refused() {
 }
 
 #[test]
-fn a_new_repository_takes_commits_at_once_and_is_never_made_twice() {
-    let sandbox = Sandbox::bare_folder();
-    sandbox.write(".gitignore", "*.log\n");
-    sandbox.write("x.log", "x\n");
-    let create = || {
-        let who = crate::commit::Identity { name: "Demo", email: "demo@example.org" };
-        crate::commit::create(&sandbox.root(), who, "Begin the demonstration\n", now())
-    };
-    let first = create().unwrap();
-    let head = sandbox.open().check(now()).unwrap();
-    assert_eq!((head.commit, head.branch.as_str()), (first, "refs/heads/main"));
-    sandbox.assert_clean();
-    assert_eq!(sandbox.git(&["ls-files"]), ".gitignore\nplanning/plan.txt");
-    assert!(create().is_err());
-}
-
-#[test]
 fn a_bare_repository_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.git(&["config", "core.bare", "true"]);
