@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 /// A source of the time of day; a test can fix it.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Clock(fn() -> Timestamp);
 
 impl Clock {

@@ -1,6 +1,6 @@
 //! Named places at which a test can stop the process dead, as a crash would (feature `fault-injection`).
 //!
-//! Owns the switch. Without the feature [`point`] is empty and no release can be stopped by it.
+//! Owns the switch. Without the feature `point` is empty and no release can be stopped by it.
 
 #[cfg(feature = "fault-injection")]
 static PLAN: std::sync::OnceLock<(String, std::sync::atomic::AtomicI64)> = std::sync::OnceLock::new();

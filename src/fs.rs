@@ -165,6 +165,16 @@ pub fn remove_folder(path: &Path) -> Result<()> {
     }
 }
 
+/// Removes the folders that held `path`, innermost first, as long as they are empty, up to but not including `top`.
+pub fn remove_empty_folders(path: &Path, top: &Path) {
+    let above = path.ancestors().skip(1).take_while(|folder| *folder != top && folder.starts_with(top));
+    for folder in above {
+        if std::fs::remove_dir(folder).is_err() {
+            return;
+        }
+    }
+}
+
 /// Opens a lock file or a folder to lock, making a missing file; never truncates.
 pub fn open_for_lock(path: &Path) -> Result<File> {
     if path.is_dir() {
@@ -196,6 +206,41 @@ pub fn open_log(path: &Path) -> Result<File> {
         .open(path)
         .and_then(|file| file.set_len(0).map(|()| file))
         .map_err(|e| FileError::new("open", path, e))
+}
+
+/// Copies a file, link or folder with all it holds to `to`, links as links; false if there is nothing at `from`.
+pub fn copy_aside(from: &Path, to: &Path) -> Result<bool> {
+    let fail = |e| FileError::new("copy aside", from, e);
+    let kind = match from.symlink_metadata() {
+        Ok(metadata) => metadata.file_type(),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(false),
+        Err(e) => return Err(fail(e)),
+    };
+    if kind.is_dir() {
+        make_folder(to)?;
+        for entry in list(from)?.unwrap_or_default() {
+            copy_aside(&entry, &to.join(entry.file_name().unwrap_or_default()))?;
+        }
+        return Ok(true);
+    }
+    make_folder(folder_of(to))?;
+    if kind.is_symlink() {
+        let target = std::fs::read_link(from).map_err(fail)?;
+        std::os::unix::fs::symlink(target, to).map_err(fail)?;
+    } else if kind.is_file() {
+        std::fs::copy(from, to).map_err(fail)?;
+    }
+    sync_folder(folder_of(to))?;
+    Ok(true)
+}
+
+/// Makes a folder with a short, fresh name below `parent` that only the user may enter; it goes when the value is dropped.
+pub fn temporary_folder(parent: &Path) -> Result<tempfile::TempDir> {
+    tempfile::Builder::new()
+        .prefix("runner-")
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir_in(parent)
+        .map_err(|e| FileError::new("make a temporary folder in", parent, e))
 }
 
 /// The folder a path lies in.

@@ -1,10 +1,37 @@
-//! `runner` carries a plan to completion by starting one fresh agent process after another.
+//! `runner` carries a plan to completion by starting one fresh agent process after another, and believes processes, files and
+//! its own checks, never prose.
+//!
+//! The modules in the order in which data flows through them; an arrow never points back:
+//!
+//! ```text
+//! ids relpath fs lock clock project          names, paths, the file door, kernel locks, the clock, places
+//!   └─ strict → config → plan → tracker      configuration, cards, rows and their rules
+//!        └─ prompt → session → workspace     one bounded prompt, one process tree, the tree it changes
+//!             └─ verdict → commit → evidence what it comes to, the commit, the record
+//!                  └─ observe → report       facts, and the only writer to standard output and error
+//!                       └─ coordinator → cli the loop, and the command line
+//! ```
 
+pub mod cli;
 pub mod clock;
 pub mod commit;
+pub mod config;
+pub mod coordinator;
+pub mod evidence;
 pub mod fault;
 pub mod fs;
 pub mod ids;
+pub mod lock;
+pub mod observe;
+pub mod outcome;
+pub mod plan;
 pub mod project;
+pub mod prompt;
 pub mod relpath;
+pub mod report;
+pub mod sample;
+pub mod session;
+pub mod strict;
+pub mod tracker;
+pub mod verdict;
 pub mod workspace;

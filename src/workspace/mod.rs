@@ -1,40 +1,30 @@
-//! The tracked files of a work tree as git's index describes them.
+//! The tree a session works in: what is in it, what changed, and whether that was allowed.
+//!
+//! Owns the walk of the work tree, the frozen ignore rules, the comparison and the watch over what sessions must not touch.
+//! Never runs a program, never opens the git repository, and writes only when told to put guarded files back.
 
-use crate::relpath::RelPath;
+mod change;
+mod content;
+mod diff;
+mod folder;
+mod glob;
+mod guard;
+mod ignore_rules;
+mod links;
+mod put_back;
+mod scan;
+mod scope;
+mod snapshot;
+mod tracked;
+mod walk;
 
-/// The stat data git keeps of a file, in its own 32-bit truncation (`gitformat-index(5)`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct IndexStat {
-    /// Change time: seconds and nanoseconds.
-    pub ctime: (i64, u32),
-    /// Modification time: seconds and nanoseconds.
-    pub mtime: (i64, u32),
-    /// Device number.
-    pub dev: u32,
-    /// Inode number.
-    pub ino: u32,
-    /// Size in bytes.
-    pub size: u32,
-}
+#[cfg(test)]
+mod tests;
 
-/// One entry of git's index.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tracked {
-    /// The path from the root.
-    pub path: RelPath,
-    /// The mode as git stores it, for example `0o100644`.
-    pub mode: u32,
-    /// The content's object id.
-    pub oid: [u8; 20],
-    /// What the file looked like when git last saw it with that content.
-    pub stat: IndexStat,
-}
-
-/// All tracked files and the age of the index that lists them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TrackedFiles {
-    /// The entries, sorted by path.
-    pub entries: Vec<Tracked>,
-    /// When the index was written; an entry at least as young may be stale.
-    pub index_mtime: Option<(i64, u32)>,
-}
+pub use change::{Change, ChangeKind, Changes, Finding, FindingKind};
+pub use glob::Glob;
+pub use guard::{Area, Guard, GuardError, Guarded, GuardedPath, Tampering};
+pub use put_back::Kept;
+pub use scope::{Scope, Violation, Why, violations};
+pub use snapshot::{Options, Snapshot, SnapshotError, Snapshotter};
+pub use tracked::{IndexStat, Tracked, TrackedFiles};

@@ -1,0 +1,38 @@
+//! `runner demo`: the sample project, made a git repository and run to its end while the person watches.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::commit;
+use crate::coordinator::failure::Failure;
+use crate::coordinator::prepare::Host;
+use crate::{fs, report, sample};
+
+use super::{Place, run};
+
+/// Where to lay the sample down.
+#[derive(Debug, Args)]
+pub(super) struct DemoArgs {
+    /// A folder that does not exist or is empty; a fresh one in the temporary folder if not given
+    dir: Option<PathBuf>,
+}
+
+/// Lays the sample down and runs it.
+pub(super) fn run(args: &DemoArgs, from: &Host) -> Result<u8, Failure> {
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => fs::temporary_folder(&from.temporary)?.keep(),
+    };
+    sample::lay_down_demo(&dir)?;
+    commit::found(&dir, "Lay down the sample project")?;
+    report::note(&format!("The sample project lies in {}. A scripted agent plays every role.", dir.display()));
+    let place = Place { root: Some(dir.clone()), config: PathBuf::from("runner.local.json") };
+    let code = run::run(&place, &run::RunArgs::default(), from)?;
+    let shown = dir.display();
+    report::note(&format!(
+        "\nLook at what came of it:\n  git -C {shown} log --stat     one commit a session\n  \
+         sh {shown}/tally/tally.sh {shown}/README.md\n  less {shown}/planning/ROADMAP.md\n  ls {shown}/state/runs          prompt, output and record of each session"
+    ));
+    Ok(code)
+}

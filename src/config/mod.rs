@@ -1,0 +1,125 @@
+//! The machine's configuration, `runner.local.json`: a checked [`Config`], and the agent's command made from it.
+//!
+//! Owns the keys, their ranges and their defaults (one table in `read.rs`). Never starts a program and never reads the
+//! process's environment: what it needs of that is handed in.
+
+mod command;
+mod environment;
+mod read;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::fs::{self, FileError};
+use crate::ids::Role;
+use crate::strict::{self, Fault};
+
+pub use command::{CommandError, Placeholders, expand, find_executable};
+pub use environment::{Environment, EnvironmentRules};
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// There is no such file.
+    #[error("{} does not exist; copy runner.example.json there and set `argv` to your agent's command", path.display())]
+    Missing {
+        /// The file that was asked for.
+        path: std::path::PathBuf,
+    },
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file is no JSON or holds faults: all of them, one a line.
+    #[error("{}", strict::lines(.0))]
+    Faults(Vec<Fault>),
+}
+
+/// Whether the repository's hooks run when the coordinator commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hooks {
+    /// They do not: a hook in the tree is code an agent could have written.
+    Off,
+    /// They run, and a failing hook fails the commit.
+    Run,
+}
+
+/// What becomes of changes outside a session's scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnViolation {
+    /// They stay where they are and the run stops.
+    Stop,
+    /// They are moved into the run's folder and other tasks go on.
+    SetAside,
+}
+
+/// Everything the machine's configuration says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The agent's command.
+    pub argv: Option<Vec<String>>,
+    /// Commands used instead of `argv` for some roles.
+    pub commands_by_role: BTreeMap<Role, Vec<String>>,
+    /// How many sessions a run may launch.
+    pub max_sessions: u32,
+    /// How many sessions a task may use over all roles.
+    pub max_task_sessions: u32,
+    /// How deep remediation of remediation may go.
+    pub max_remediation_depth: u32,
+    /// The wall limit of a session.
+    pub timeout: Duration,
+    /// How long an agent may go on after its transition.
+    pub exit_grace: Duration,
+    /// From TERM to KILL.
+    pub kill_grace: Duration,
+    /// The longest prompt, in Unicode characters.
+    pub max_prompt_chars: usize,
+    /// The files every prompt begins with, `{role}` standing for the role; `None` means the default list.
+    pub context_files: Option<Vec<String>>,
+    /// Names of folders that are not looked into if git ignores them.
+    pub exclude: Vec<String>,
+    /// Git-ignored paths that are watched all the same.
+    pub watch: Vec<String>,
+    /// What the agent's environment adds to and drops from the coordinator's.
+    pub environment: Environment,
+    /// Whether each session ends in a commit.
+    pub git_commits: bool,
+    /// Whether hooks run on those commits.
+    pub git_hooks: Hooks,
+    /// What becomes of changes outside a session's scope.
+    pub on_violation: OnViolation,
+}
+
+impl Config {
+    /// Reads the configuration; the error holds all faults of the file.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let bytes = fs::read_if_present(path)?.ok_or_else(|| ConfigError::Missing { path: path.to_owned() })?;
+        Self::parse(path, &bytes)
+    }
+
+    /// Parses bytes that came from `path`; the error holds all faults.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ConfigError> {
+        read::parse(path, bytes)
+    }
+
+    /// Takes the session limit of the command line instead of the file's; a number outside the key's range is a fault.
+    pub fn limit_sessions(&mut self, sessions: i64) -> Result<(), ConfigError> {
+        self.max_sessions = read::max_sessions(sessions).map_err(|fault| ConfigError::Faults(vec![fault]))?;
+        Ok(())
+    }
+
+    /// The command for `role`, as configured.
+    pub fn command(&self, role: &Role) -> Result<&[String], CommandError> {
+        self.commands_by_role
+            .get(role)
+            .or(self.argv.as_ref())
+            .map(Vec::as_slice)
+            .ok_or_else(|| CommandError::Missing { role: role.clone() })
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        read::defaults()
+    }
+}

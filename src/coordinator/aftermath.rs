@@ -1,0 +1,227 @@
+//! What a session did: to its row, to what it must not touch, and to the tree. Protected files are put back here.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::fs;
+use crate::ids::TaskId;
+use crate::plan::TaskCard;
+use crate::relpath::RelPath;
+use crate::tracker::row::Row;
+use crate::tracker::store::{LockedStore, parse_row, row_path};
+use crate::workspace::{Area, Changes, GuardedPath, Scope, violations};
+
+use super::Run;
+use super::claim::Held;
+use super::failure::Failure;
+use super::ground::{Ground, real_changes};
+
+/// Everything a session is judged by, apart from how its process ended.
+pub(super) struct Aftermath {
+    /// The task's row as rules and secret explain it: the one on disk, or the one of the claim.
+    pub(super) row: Row,
+    /// Other rows that the session's own transition explains: its remediation's, its origin's.
+    pub(super) others: Vec<(TaskCard, Row)>,
+    /// Protected files it changed, by name.
+    pub(super) tampering: Vec<String>,
+    /// Files it changed outside its scope, by name.
+    pub(super) violations: Vec<String>,
+    /// What is odd in the tree but no change.
+    pub(super) findings: Vec<String>,
+    /// What was copied aside, and what could not be put back.
+    pub(super) kept: Vec<String>,
+    /// Files it changed in its scope.
+    pub(super) in_scope: Vec<RelPath>,
+    /// Files it changed outside its scope.
+    pub(super) out_of_scope: Vec<RelPath>,
+    /// Whether HEAD or its branch moved.
+    pub(super) head_moved: bool,
+}
+
+impl Aftermath {
+    /// Why no commit can be made of the session while its changes lie in the tree.
+    pub(super) fn no_commit_reason(&self) -> Option<String> {
+        if self.head_moved {
+            return Some(format!(
+                "HEAD moved during the session; it was put back, and what had been committed is kept under \
+                 refs/runner/kept/ and as changes in the work tree: {}",
+                shown(&self.in_scope, &self.out_of_scope)
+            ));
+        }
+        (!self.violations.is_empty()).then(|| {
+            format!(
+                "the session violated its scope, so nothing was committed; its changes are kept in the work tree: {}; look at \
+                 them, then restore them with git or set them aside with `runner recover`",
+                self.violations.join(", ")
+            )
+        })
+    }
+
+    /// What has to leave the tree so that other tasks can go on: what is out of scope, and everything if HEAD moved.
+    pub(super) fn displaced(&self) -> Vec<RelPath> {
+        let mut paths = self.out_of_scope.clone();
+        if self.head_moved {
+            paths.extend(self.in_scope.iter().cloned());
+        }
+        paths
+    }
+}
+
+fn shown(first: &[RelPath], second: &[RelPath]) -> String {
+    let names: Vec<_> = first.iter().chain(second).take(10).map(ToString::to_string).collect();
+    if names.is_empty() { "no files".to_owned() } else { names.join(", ") }
+}
+
+/// Looks at everything the session could have changed, and puts back what it must not touch.
+pub(super) fn examine(
+    run: &mut Run<'_>,
+    locked: &LockedStore<'_>,
+    held: &Held,
+    (ground, folder): (&Ground, &Path),
+) -> Result<Aftermath, Failure> {
+    let explained = explain(run, locked, held)?;
+    let ignored = |path: &RelPath| ground.snapshot.is_ignored(path);
+    let allowed = |guarded: &GuardedPath| explained.allows(guarded) || leaves(held, guarded, &ignored);
+    let found = run.guard.tampering_since(&ground.guarded, &allowed)?;
+    let head_moved = keep_moved_head(run, held, ground)?;
+    let keep = folder.join("kept");
+    let mut tampering: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let mut kept: Vec<String> =
+        run.guard.put_back(&ground.guarded, &found, &keep).iter().map(ToString::to_string).collect();
+    if let Some(bytes) = &explained.foreign_row {
+        let path = row_path(&held.card.stage, &held.card.id);
+        fs::replace_private(&keep.join(&path), bytes)?;
+        fs::replace(&run.project.root().join(&path), held.row.to_json().as_bytes())?;
+        kept.push(path.clone());
+        tampering.push(path);
+    }
+    let changes = run.snapshotter.changes_since(&ground.snapshot)?;
+    let findings = changes.findings.iter().map(ToString::to_string).collect();
+    let changes = Changes { changed: really_changed(run, &changes)?, findings: Vec::new() };
+    let scope = if held.row.claim.as_ref().is_some_and(|claim| claim.scope.is_empty()) {
+        Scope::nothing()
+    } else {
+        Scope::new(&held.card.scope)
+    };
+    let broken = violations(&changes, &scope);
+    let out_of_scope: Vec<RelPath> = broken.iter().map(|violation| violation.path.clone()).collect();
+    let outside: BTreeSet<&RelPath> = out_of_scope.iter().collect();
+    let in_scope =
+        changes.changed.iter().map(|change| &change.path).filter(|path| !outside.contains(path)).cloned().collect();
+    Ok(Aftermath {
+        row: explained.row,
+        others: explained.others,
+        tampering,
+        violations: broken.iter().map(ToString::to_string).collect(),
+        findings,
+        kept,
+        in_scope,
+        out_of_scope,
+        head_moved,
+    })
+}
+
+/// The changes, less those that git's filters take out.
+fn really_changed(run: &Run<'_>, changes: &Changes) -> Result<Vec<crate::workspace::Change>, Failure> {
+    let real: BTreeSet<RelPath> = real_changes(run, &changes.changed)?.into_iter().collect();
+    Ok(changes.changed.iter().filter(|change| real.contains(&change.path)).cloned().collect())
+}
+
+/// If HEAD or its branch moved, keeps what was committed under a name of ours; the guard then puts the branch back.
+fn keep_moved_head(run: &mut Run<'_>, held: &Held, ground: &Ground) -> Result<bool, Failure> {
+    let (Some(git), Some(before)) = (&run.git, &ground.head) else { return Ok(false) };
+    let Ok(now) = git.check(run.clock.now()) else {
+        // Detached, unborn or broken: that is a move too.
+        if let Ok(commit) = git.head() {
+            git.keep(&held.name.run_id(), &commit)?;
+        }
+        return Ok(true);
+    };
+    if now.commit == before.commit && now.branch == before.branch {
+        return Ok(false);
+    }
+    git.keep(&held.name.run_id(), &now.commit)?;
+    Ok(true)
+}
+
+/// Whether a session may leave this file: its name begins with the agent's id in one of the four folders, or git ignores it.
+fn leaves(held: &Held, guarded: &GuardedPath, ignored: &dyn Fn(&RelPath) -> bool) -> bool {
+    if guarded.area != Area::Root || !guarded.path.is_in("state") {
+        return false;
+    }
+    let own = ["commit_messages", "evidence", "handoffs", "issues"].iter().any(|folder| {
+        guarded
+            .path
+            .as_bytes()
+            .strip_prefix(format!("state/{folder}/").as_bytes())
+            .is_some_and(|name| name.starts_with(held.name.agent.as_str().as_bytes()))
+    });
+    own || ignored(&guarded.path)
+}
+
+/// What the session's own transition explains.
+struct Explained {
+    row: Row,
+    /// What lay in the row's file, if the session's secret does not explain it.
+    foreign_row: Option<Vec<u8>>,
+    others: Vec<(TaskCard, Row)>,
+    own_path: String,
+    paths: BTreeSet<String>,
+}
+
+impl Explained {
+    fn allows(&self, guarded: &GuardedPath) -> bool {
+        let shown = guarded.path.to_string();
+        // The task's own row is compared with what is in memory, not with what lay there before the claim.
+        guarded.area == Area::Root && (shown == self.own_path || self.paths.contains(&shown))
+    }
+}
+
+fn explain(run: &Run<'_>, locked: &LockedStore<'_>, held: &Held) -> Result<Explained, Failure> {
+    let own_path = row_path(&held.card.stage, &held.card.id);
+    let file = run.project.root().join(&own_path);
+    let bytes = fs::read_if_present(&file)?.unwrap_or_default();
+    let row = parse_row(&file, &bytes).ok().filter(|row| *row == held.row || held.token.explains(&held.row, row, ""));
+    let foreign_row = row.is_none().then_some(bytes);
+    let row = row.unwrap_or_else(|| held.row.clone());
+    let mut explained = Explained { row, foreign_row, others: Vec::new(), own_path, paths: BTreeSet::new() };
+    if explained.row == held.row {
+        return Ok(explained);
+    }
+    for blocker in explained.row.blocked_by.clone() {
+        explain_remediation(run, (locked, held), &blocker, &mut explained)?;
+    }
+    if let Some(origin) = held.card.origin.as_ref().and_then(|origin| run.plan.task(origin)) {
+        let row = locked.read_row(&origin.stage, &origin.id)?;
+        if held.token.explains(run.board.row(&origin.id), &row, "") {
+            explained.paths.insert(row_path(&origin.stage, &origin.id));
+            explained.others.push((origin.clone(), row));
+        }
+    }
+    Ok(explained)
+}
+
+/// Accepts the card and the row of a remediation that the session's escalation made.
+fn explain_remediation(
+    run: &Run<'_>,
+    (locked, held): (&LockedStore<'_>, &Held),
+    id: &TaskId,
+    explained: &mut Explained,
+) -> Result<(), Failure> {
+    if run.plan.task(id).is_some() {
+        return Ok(());
+    }
+    let path = run.project.card(id);
+    let Some(bytes) = fs::read_if_present(&path)? else { return Ok(()) };
+    let Ok(card) = TaskCard::parse(&path, &bytes) else { return Ok(()) };
+    let row = locked.read_row(&card.stage, id)?;
+    if card.origin.as_ref() == Some(&held.card.id)
+        && bytes == card.to_json().as_bytes()
+        && held.token.explains(&Row::default(), &row, &card.to_json())
+    {
+        explained.paths.insert(format!("planning/tasks/{id}.json"));
+        explained.paths.insert(row_path(&card.stage, id));
+        explained.others.push((card, row));
+    }
+    Ok(())
+}

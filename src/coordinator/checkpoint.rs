@@ -1,0 +1,209 @@
+//! The commit of an ended session: its intent is durable before the task is settled, so that a later start can finish it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::commit::{self, AgentMessage, CommitId, CommitPlan, MessageFault, Prepared, Trailers, Words};
+use crate::fs;
+use crate::ids::{AgentId, TaskId};
+use crate::relpath::RelPath;
+
+use super::Run;
+use super::aftermath::Aftermath;
+use super::claim::Held;
+use super::failure::Failure;
+use super::settle::{self, Settlement};
+
+/// The version of the intent's fields.
+const SCHEMA: u32 = 1;
+
+/// A commit that is to be made: message and paths, durable until it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Intent {
+    schema: u32,
+    agent: AgentId,
+    task: TaskId,
+    parent: CommitId,
+    branch: String,
+    message: String,
+    /// Files in the session's scope; what changed under `state/` and `planning/` is added when the commit is made.
+    paths: Vec<RelPath>,
+    at: jiff::Timestamp,
+}
+
+/// What is to become of a session's changes.
+pub(super) enum Planned {
+    /// Nothing: there is no git.
+    Nothing,
+    /// They stay in the tree, and this is why.
+    Refused(String),
+    /// A commit.
+    Commit(Box<Intent>),
+}
+
+/// What became of a session's changes.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoint {
+    /// The commit.
+    pub(super) commit: Option<String>,
+    /// Why there is none although there should be.
+    pub(super) error: Option<String>,
+    /// The first line of its message.
+    pub(super) subject: String,
+}
+
+/// Composes the message and makes the intent durable.
+pub(super) fn plan(
+    run: &Run<'_>,
+    held: &Held,
+    (settlement, aftermath): (&Settlement, &Aftermath),
+    refused: Option<String>,
+) -> Result<Planned, Failure> {
+    if let Some(reason) = refused.filter(|_| run.git.is_some()) {
+        return Ok(Planned::Refused(reason));
+    }
+    let paths = if aftermath.head_moved { Vec::new() } else { aftermath.in_scope.clone() };
+    let message = message(run, held, settlement)?;
+    intend(run, (held.name.agent.clone(), held.card.id.clone()), message, paths)
+}
+
+/// Writes the intent of a commit on top of HEAD.
+pub(super) fn intend(
+    run: &Run<'_>,
+    (agent, task): (AgentId, TaskId),
+    message: String,
+    paths: Vec<RelPath>,
+) -> Result<Planned, Failure> {
+    let Some(git) = &run.git else { return Ok(Planned::Nothing) };
+    let head = git.check(run.clock.now())?;
+    let intent = Intent {
+        schema: SCHEMA,
+        agent,
+        task,
+        parent: head.commit,
+        branch: head.branch,
+        message,
+        paths,
+        at: run.clock.now(),
+    };
+    write(run, &intent)?;
+    crate::fault::point("commit:intended");
+    Ok(Planned::Commit(Box::new(intent)))
+}
+
+/// Makes the planned commit; a failure keeps the intent for the next start.
+pub(super) fn make(run: &mut Run<'_>, planned: Planned) -> Checkpoint {
+    match planned {
+        Planned::Nothing => Checkpoint::default(),
+        Planned::Refused(error) => Checkpoint { error: Some(error), ..Checkpoint::default() },
+        Planned::Commit(intent) => {
+            let subject = intent.message.lines().next().unwrap_or_default().to_owned();
+            match commit(run, &intent) {
+                Ok(commit) => Checkpoint { commit: Some(commit.to_string()), error: None, subject },
+                Err(failure) => {
+                    let kept = "the work is kept, and the next start tries the commit again";
+                    Checkpoint { commit: None, error: Some(format!("{}; {kept}", failure.reason())), subject }
+                }
+            }
+        }
+    }
+}
+
+fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
+    let git = run.git.as_mut().expect("an intent is only made with git");
+    let mut paths = git.changed_in(&["state", "planning"])?;
+    paths.extend(intent.paths.iter().cloned());
+    paths.sort();
+    paths.dedup();
+    let plan = CommitPlan {
+        parent: intent.parent.clone(),
+        branch: intent.branch.clone(),
+        message: intent.message.clone(),
+        paths,
+        at: intent.at,
+    };
+    let prepared = git.prepare(&plan)?;
+    crate::fault::point("commit:prepared");
+    let commit = git.finish(&prepared)?;
+    crate::fault::point("commit:finished");
+    fs::remove(&intent_path(run))?;
+    Ok(commit)
+}
+
+/// Finishes the commit that an earlier run intended, if there is one.
+pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
+    let path = intent_path(run);
+    let (Some(bytes), true) = (fs::read_if_present(&path)?, run.git.is_some()) else { return Ok(None) };
+    let mut intent: Intent = fs::parse_json(&path, &bytes)?;
+    let claimed = run.board.row(&intent.task).claim.as_ref().is_some_and(|claim| claim.agent == intent.agent);
+    if claimed {
+        // The task was not settled yet: the interrupted claim is what has to be recovered.
+        fs::remove(&path)?;
+        return Ok(None);
+    }
+    settle::render_views(run)?;
+    let git = run.git.as_mut().expect("checked above");
+    let head = git.check(run.clock.now())?;
+    if head.commit != intent.parent {
+        if git.is_commit_of(&head.commit, &intent.parent, &intent.message)? {
+            let mut paths = git.changed_in(&["state", "planning"])?;
+            paths.extend(intent.paths.iter().cloned());
+            let Prepared { commit, .. } = git.complete_index(head, &intent.parent, paths)?;
+            fs::remove(&path)?;
+            let subject = intent.message.lines().next().unwrap_or_default().to_owned();
+            return Ok(Some(Checkpoint { commit: Some(commit.to_string()), error: None, subject }));
+        }
+        intent.parent = head.commit;
+        intent.branch = head.branch;
+        write(run, &intent)?;
+    }
+    Ok(Some(make(run, Planned::Commit(Box::new(intent)))))
+}
+
+fn write(run: &Run<'_>, intent: &Intent) -> Result<(), Failure> {
+    let path = intent_path(run);
+    let text = serde_json::to_string(intent).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
+    Ok(fs::replace_private(&path, text.as_bytes())?)
+}
+
+fn intent_path(run: &Run<'_>) -> std::path::PathBuf {
+    run.project.private_own().join("commit.json")
+}
+
+/// The whole message: the agent's words where they keep the rules and its transition stands, else the coordinator's.
+fn message(run: &Run<'_>, held: &Held, settlement: &Settlement) -> Result<String, Failure> {
+    let left = format!("state/commit_messages/{}.txt", held.name.agent);
+    let own = agent_message(&run.project.root().join(&left))?;
+    let reason = settlement.row.reason.clone().unwrap_or_default();
+    let by = run.signals.first().and_then(crate::session::signal_name).unwrap_or("a signal");
+    let words = match (&own, settlement.action) {
+        (_, commit::Action::Interrupt) => Words::Interrupted { by },
+        (Some(Ok(message)), action) if action != commit::Action::Escalate || settlement.is_by_agent => {
+            Words::Agent(message)
+        }
+        (_, commit::Action::Escalate) => Words::Blocked { reason: &reason },
+        (Some(Err(fault)), _) => Words::Broken { fault, kept_at: &left },
+        (Some(Ok(message)), _) => Words::Agent(message),
+        (None, _) => Words::Missing,
+    };
+    Ok(commit::compose(&words, &trailers(held, settlement)))
+}
+
+fn trailers<'a>(held: &'a Held, settlement: &'a Settlement) -> Trailers<'a> {
+    Trailers {
+        task: &held.card.id,
+        agent: &held.name.agent,
+        role: &held.name.role,
+        action: settlement.action,
+        status: settlement.row.status.as_str(),
+        title: &held.card.title,
+    }
+}
+
+/// The message the agent left, if it left one.
+fn agent_message(path: &std::path::Path) -> Result<Option<Result<AgentMessage, MessageFault>>, Failure> {
+    // A link could lead anywhere; only a file that the agent wrote here counts.
+    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Ok(None);
+    }
+    Ok(fs::read_if_present(path)?.map(|bytes| commit::parse_bytes(&bytes)))
+}

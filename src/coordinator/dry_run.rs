@@ -1,0 +1,119 @@
+//! What a run would do next, by the same code up to the launch; changes nothing on disk.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::ids::AgentId;
+use crate::observe::SessionName;
+use crate::plan::Plan;
+use crate::prompt::{self, Assignment, PromptFault, Sources};
+use crate::tracker::ready::{self, Board, Part, Ready};
+use crate::tracker::store::Store;
+
+use super::failure::Failure;
+use super::session::packet_row;
+use super::start::{self, Opening};
+use super::{prepare, summary};
+
+/// How many sessions ahead a dry run looks.
+const AHEAD: usize = 5;
+
+/// What would run next; the second value is whether something in the part waits for a person while nothing is ready.
+pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
+    let plan = Plan::load(opening.project)?;
+    let part = start::part_of(&plan, opening)?;
+    let board = Store::new(opening.project).read(&plan)?;
+    let picks = ready::preview(&plan, &board, &part, AHEAD);
+    let Some(next) = picks.first() else {
+        return Ok(nothing_ready(&plan, &board, &part));
+    };
+    let (characters, sizes) = prompt_sizes(opening, &plan, (&board, next))?;
+    let (argv, missing) = match command(opening, next) {
+        Ok(argv) => (Some(argv), None),
+        Err(failure) => (None, Some(failure.reason())),
+    };
+    let shown = json!({
+        "dry_run": true, "next": next, "prompt_characters": characters, "prompt_parts": sizes, "argv": argv,
+        "configuration_required": missing.is_some(), "configuration_error": missing,
+        "preflight_error": preflight(opening).err().map(|failure| failure.reason()),
+        "then": picks.iter().skip(1).collect::<Vec<_>>(), "state_unchanged": true,
+    });
+    Ok((shown, 0))
+}
+
+fn nothing_ready(plan: &Plan, board: &Board, part: &Part) -> (Value, u8) {
+    let mut result = summary::standing(plan, board, part);
+    let waits =
+        !result.unsatisfiable.is_empty() || part.tasks(plan, board).iter().any(|t| board.row(&t.id).external_wait);
+    result.stop =
+        if result.unfinished == 0 { crate::outcome::Stop::Complete } else { super::LoopEnd::NothingReady.stop(waits) };
+    let code = result.exit_code();
+    let mut value = serde_json::to_value(&result).unwrap_or_default();
+    if let Some(object) = value.as_object_mut() {
+        object.insert("dry_run".to_owned(), json!(true));
+        object.insert("state_unchanged".to_owned(), json!(true));
+    }
+    (value, code)
+}
+
+/// The id a dry run pretends with; as long as a real one.
+fn preview_agent(next: &Ready) -> AgentId {
+    AgentId::fresh(&next.role, [0; 6])
+}
+
+fn prompt_sizes(
+    opening: &Opening<'_>,
+    plan: &Plan,
+    (board, next): (&Board, &Ready),
+) -> Result<(usize, Value), Failure> {
+    let card = plan.task(&next.id).ok_or_else(|| Failure::UnknownPart {
+        kind: "task",
+        name: next.id.to_string(),
+        nearest: String::new(),
+    })?;
+    let agent = preview_agent(next);
+    let row = board.row(&next.id);
+    let assignment =
+        Assignment { agent: &agent, role: &next.role, card, work: next.work, runner_bin: &opening.host.binary };
+    let sources = Sources {
+        project: opening.project,
+        config: opening.config,
+        handoff: row.handoff.as_deref(),
+        evidence: row.evidence.as_deref().filter(|_| next.work == crate::plan::Work::Review),
+    };
+    let prompt = prompt::gather(&sources, &assignment)
+        .and_then(|parts| prompt::assemble(&assignment, &parts, &packet_row(row), opening.config.max_prompt_chars))
+        .map_err(|fault: PromptFault| Failure::from(fault))?;
+    let sizes: Vec<_> =
+        prompt.sizes.iter().map(|size| json!({"part": size.part, "characters": size.characters})).collect();
+    Ok((prompt.text.chars().count(), Value::from(sizes)))
+}
+
+fn command(opening: &Opening<'_>, next: &Ready) -> Result<Vec<String>, Failure> {
+    let name = SessionName {
+        agent: preview_agent(next),
+        number: 1,
+        task: next.id.clone(),
+        title: String::new(),
+        role: next.role.clone(),
+        work: next.work,
+    };
+    Ok(prepare::command(opening.project, opening.config, opening.host, &name)?.argv)
+}
+
+/// What would stop a real run before its first session.
+fn preflight(opening: &Opening<'_>) -> Result<(), Failure> {
+    let Some(mut git) = start::open_git(opening)? else { return Ok(()) };
+    git.check(opening.clock.now())?;
+    start::check_ignored(opening.project, &git, &opening.config_path)?;
+    let tracked = git.tracked()?;
+    let snapshot = start::snapshotter(opening.project, opening.config, Some(&git)).take(Some(Arc::new(tracked)))?;
+    let candidates: Vec<_> = snapshot.dirty().iter().map(|change| change.path.clone()).collect();
+    let mut files = if candidates.is_empty() { candidates } else { git.modified(&candidates)? };
+    files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));
+    if files.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Dirty { files: files.iter().map(ToString::to_string).collect() })
+}

@@ -1,0 +1,160 @@
+//! What stops a run before or outside of its sessions, each with what to do about it.
+
+use crate::commit::{CommitError, GitError, Refusal as GitRefusal};
+use crate::config::{CommandError, ConfigError};
+use crate::fs::{FileError, JsonError};
+use crate::ids::TaskId;
+use crate::lock::LockError;
+use crate::outcome::{EXIT_FAILURE, EXIT_TRY_LATER};
+use crate::plan::PlanError;
+use crate::project::ProjectError;
+use crate::prompt::PromptFault;
+use crate::tracker::desk::DeskError;
+use crate::tracker::rules::Refusal;
+use crate::tracker::store::StoreError;
+use crate::workspace::{GuardError, SnapshotError};
+
+/// How many files a message lists.
+const LISTED: usize = 20;
+
+/// A failure of a run; its text is for a person.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each transparent variant is the error of the room it names")]
+pub enum Failure {
+    #[error(transparent)]
+    Project(#[from] ProjectError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Desk(#[from] DeskError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error(transparent)]
+    Prompt(#[from] PromptFault),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Repository(#[from] GitRefusal),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    #[error(transparent)]
+    Workspace(#[from] SnapshotError),
+    #[error(transparent)]
+    Guard(#[from] GuardError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error(transparent)]
+    Rule(#[from] Refusal),
+    #[error(transparent)]
+    Sample(#[from] crate::sample::SampleError),
+    /// The system refused something basic.
+    #[error("cannot {what}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The part of the plan that was asked for does not exist.
+    #[error("there is no {kind} {name}{nearest}")]
+    UnknownPart {
+        /// `stage` or `task`.
+        kind: &'static str,
+        /// The name that was given.
+        name: String,
+        /// `; did you mean …?`, or nothing.
+        nearest: String,
+    },
+    /// Files differ from the last commit and nobody knows why.
+    #[error("the work tree is not clean: {}; commit them, restore them with git, or set them aside with `runner recover`", listed(.files))]
+    Dirty {
+        /// The files.
+        files: Vec<String>,
+    },
+    /// An interrupted session left changes that cannot be told apart from somebody else's.
+    #[error(
+        "the interrupted session of {task} left changes outside its scope, or somebody else made them: {}; \
+         commit or restore what is yours, or set all of it aside with `runner recover`",
+        listed(.files)
+    )]
+    Unattributable {
+        /// The interrupted task.
+        task: TaskId,
+        /// The files.
+        files: Vec<String>,
+    },
+    /// An ignore line is missing.
+    #[error("git does not ignore {path}; add this line to .gitignore and commit it: {line}")]
+    NotIgnored {
+        /// A path of that kind.
+        path: String,
+        /// The missing line.
+        line: String,
+    },
+    /// The original coordinator's lock is in the way.
+    #[error(
+        ".runner.lock is a folder: a Python coordinator runs here or was killed here; make sure that it has ended, then remove \
+         the folder"
+    )]
+    ForeignLock,
+    /// A run is on, and what was asked for has to wait for its end.
+    #[error("a run is on (pid {}); try again when it has ended", .holder["pid"])]
+    RunIsOn {
+        /// What the coordinator wrote about itself.
+        holder: serde_json::Value,
+    },
+    /// A run was started from inside a session.
+    #[error(
+        "this is a session of the coordinator (RUNNER_AGENT_ID is set): a session must not start another run; exit instead"
+    )]
+    Nested,
+    /// A verb was used without saying by whom.
+    #[error("{what}")]
+    Usage {
+        /// What is wrong and what to do.
+        what: String,
+    },
+}
+
+impl Failure {
+    /// The process's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::RunIsOn { .. }
+            | Self::Store(StoreError::Busy { .. })
+            | Self::Desk(DeskError::Store(StoreError::Busy { .. })) => EXIT_TRY_LATER,
+            _ => EXIT_FAILURE,
+        }
+    }
+
+    /// The error and its causes on one line.
+    pub fn reason(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let next = error.to_string();
+            if !text.contains(&next) {
+                text = format!("{text}: {next}");
+            }
+            cause = error.source();
+        }
+        text
+    }
+}
+
+/// The first files and how many more there are.
+fn listed(files: &[String]) -> String {
+    let shown = files.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match files.len().saturating_sub(LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

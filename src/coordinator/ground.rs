@@ -1,0 +1,86 @@
+//! The ground a session starts from: a repository that can take its commit, and a work tree without foreign changes.
+
+use std::sync::Arc;
+
+use crate::commit::Head;
+use crate::plan::views;
+use crate::relpath::RelPath;
+use crate::workspace::{Change, ChangeKind, Guarded, Snapshot};
+
+use super::Run;
+use super::failure::Failure;
+
+/// The state of everything before a session.
+pub(super) struct Ground {
+    /// Where HEAD is; none without git.
+    pub(super) head: Option<Head>,
+    /// The work tree.
+    pub(super) snapshot: Snapshot,
+    /// What sessions must not touch.
+    pub(super) guarded: Guarded,
+}
+
+/// Looks at repository and work tree; refuses a repository that cannot take a commit and a tree that is not clean.
+pub(super) fn check(run: &mut Run<'_>, guarded: Guarded) -> Result<Ground, Failure> {
+    let head = match &run.git {
+        Some(git) => Some(git.check(run.clock.now())?),
+        None => None,
+    };
+    let snapshot = look(run)?;
+    let files = dirty(run, &snapshot)?;
+    if files.is_empty() {
+        return Ok(Ground { head, snapshot, guarded });
+    }
+    Err(Failure::Dirty { files: files.iter().map(ToString::to_string).collect() })
+}
+
+/// The work tree as it is now.
+pub(super) fn look(run: &mut Run<'_>) -> Result<Snapshot, Failure> {
+    let tracked = match &mut run.git {
+        Some(git) => Some(git.tracked()?),
+        None => None,
+    };
+    Ok(run.snapshotter.take(tracked.map(Arc::new))?)
+}
+
+/// What differs from HEAD outside `state/` and was not put there by the coordinator or a person's verb.
+pub(super) fn dirty(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
+    let mut files = real_changes(run, snapshot.dirty())?;
+    let Some(git) = &mut run.git else { return Ok(Vec::new()) };
+    files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));
+    for path in git.changed_in(&["planning"])? {
+        if !is_ours(run, &path)? {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// The paths of `changes`, less those that differ only in a way that git's filters take out.
+pub(super) fn real_changes(run: &Run<'_>, changes: &[Change]) -> Result<Vec<RelPath>, Failure> {
+    let Some(git) = &run.git else { return Ok(changes.iter().map(|change| change.path.clone()).collect()) };
+    let (doubtful, certain): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.kind == ChangeKind::Modified);
+    let doubtful: Vec<RelPath> = doubtful.into_iter().map(|change| change.path.clone()).collect();
+    let mut paths: Vec<RelPath> = certain.into_iter().map(|change| change.path.clone()).collect();
+    if !doubtful.is_empty() {
+        paths.extend(git.modified(&doubtful)?);
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Whether a changed file under `planning/` is a generated view, or a new card whose row says how it came to be.
+fn is_ours(run: &Run<'_>, path: &RelPath) -> Result<bool, Failure> {
+    let shown = path.to_string();
+    if views::PATHS.contains(&shown.as_str()) {
+        return Ok(true);
+    }
+    let task = shown.strip_prefix("planning/tasks/").and_then(|name| name.strip_suffix(".json"));
+    let Some(task) = task.and_then(|task| task.parse().ok()) else { return Ok(false) };
+    let made_here =
+        run.board.row(&task).events.first().is_some_and(|e| e.action == crate::tracker::row::Action::Create);
+    let Some(git) = run.git.as_ref().filter(|_| made_here) else { return Ok(false) };
+    Ok(git.blob_at_head(path)?.is_none())
+}

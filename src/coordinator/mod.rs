@@ -1,0 +1,169 @@
+//! The loop: choose, run one session to its end, and again, until something stops it.
+//!
+//! Owns the order of the stages. Each stage lives in its own file; none of them prints.
+
+mod aftermath;
+mod aside;
+mod checkpoint;
+mod claim;
+pub mod dry_run;
+pub mod failure;
+mod ground;
+pub mod holder;
+pub mod people;
+pub mod people_commit;
+pub mod prepare;
+mod program;
+pub mod recover;
+mod session;
+mod settle;
+pub mod start;
+mod summary;
+
+use crate::clock::Clock;
+use crate::commit::Repository;
+use crate::config::Config;
+use crate::ids::AgentId;
+use crate::observe::{Event, Observer};
+use crate::outcome::{RunResult, Stop};
+use crate::plan::Plan;
+use crate::project::Project;
+use crate::session::{ProcessIdentity, Signals};
+use crate::tracker::desk::Desk;
+use crate::tracker::ready::{self, Board, Part, Ready};
+use crate::tracker::rules::{self, Actor, Step};
+use crate::tracker::store::Batch;
+use crate::workspace::{Guard, Guarded, Snapshotter};
+
+use failure::Failure;
+use prepare::Host;
+
+/// What a run has come to so far.
+#[derive(Debug, Default)]
+struct Tally {
+    launched: u32,
+    last_session: Option<AgentId>,
+    last_commit: Option<String>,
+    commit_error: Option<String>,
+}
+
+/// A run that holds the run lock.
+struct Run<'a> {
+    project: &'a Project,
+    config: &'a Config,
+    host: &'a Host,
+    clock: Clock,
+    identity: ProcessIdentity,
+    signals: &'a Signals,
+    observe: &'a Observer<'a>,
+    desk: Desk<'a>,
+    plan: Plan,
+    board: Board,
+    part: Part,
+    git: Option<Repository>,
+    snapshotter: Snapshotter,
+    guard: Guard,
+    tally: Tally,
+}
+
+/// Why the loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LoopEnd {
+    NothingReady,
+    SessionLimit,
+    CommitFailed,
+    Interrupted(i32),
+}
+
+/// Runs the plan until something stops it.
+pub fn run(opening: &start::Opening<'_>) -> Result<RunResult, Failure> {
+    let (lock, mut run) = match start::open(opening)? {
+        start::Opened::Busy(result) => return Ok(*result),
+        start::Opened::Ours(lock, run) => (lock, run),
+    };
+    let end = drive(&mut run)?;
+    let result = summary::of(&run, end);
+    drop(lock);
+    Ok(result)
+}
+
+/// The loop itself.
+fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
+    if recover::put_in_order(run)? == recover::Order::CommitFailed {
+        return Ok(LoopEnd::CommitFailed);
+    }
+    let mut last_look: Option<Guarded> = None;
+    while run.tally.launched < run.config.max_sessions {
+        if let Some(signal) = run.signals.first() {
+            return Ok(LoopEnd::Interrupted(signal));
+        }
+        people::apply_queue(run)?;
+        let guarded = look_again(run, last_look.as_ref())?;
+        let Some(item) = choose(run)? else { return Ok(LoopEnd::NothingReady) };
+        let settled = session::run_one(run, &item, guarded)?;
+        if let Some(signal) = run.signals.first() {
+            return Ok(LoopEnd::Interrupted(signal));
+        }
+        if settled.commit_error.is_some() {
+            return Ok(LoopEnd::CommitFailed);
+        }
+        last_look = Some(run.guard.take()?);
+    }
+    Ok(LoopEnd::SessionLimit)
+}
+
+/// Looks at what sessions must not touch, and reads plan and state again if somebody changed them since the last session.
+fn look_again(run: &mut Run<'_>, last: Option<&Guarded>) -> Result<Guarded, Failure> {
+    let now = run.guard.take()?;
+    let Some(last) = last else { return Ok(now) };
+    let changed = now.differences(last);
+    if !changed.is_empty() {
+        let names: Vec<_> = changed.iter().map(ToString::to_string).collect();
+        let text = format!("somebody changed {} between two sessions; the plan is read again", names.join(", "));
+        (run.observe)(&Event::Warning { text });
+        run.plan = Plan::load(run.project)?;
+        run.board = run.desk.store().read(&run.plan)?;
+    }
+    Ok(now)
+}
+
+/// The next session, after tasks that used up their sessions were set aside for a person.
+fn choose(run: &mut Run<'_>) -> Result<Option<Ready>, Failure> {
+    loop {
+        let Some(item) = ready::ready(&run.plan, &run.board, &run.part).into_iter().next() else { return Ok(None) };
+        let used = run.board.row(&item.id).sessions();
+        if used < run.config.max_task_sessions {
+            return Ok(Some(item));
+        }
+        let reason = format!("used up its {used} sessions (`max_task_sessions`); a person has to look at it");
+        set_aside(run, &item, reason)?;
+    }
+}
+
+/// Lets a task wait for a person without a session.
+fn set_aside(run: &mut Run<'_>, item: &Ready, reason: String) -> Result<(), Failure> {
+    let Some(card) = run.plan.task(&item.id).cloned() else { return Ok(()) };
+    start::ensure_converted(run)?;
+    let locked = run.desk.lock()?;
+    let row = locked.read_row(&card.stage, &card.id)?;
+    let step = Step::Wait { reason: reason.clone() };
+    let row = rules::apply(&card.id, &row, Actor::Coordinator, step, &run.clock.stamp())?;
+    locked.write(&Batch::default().row(&card.stage, &card.id, &row))?;
+    drop(locked);
+    run.board.set(card.id.clone(), row);
+    (run.observe)(&Event::WaitsForPerson { task: card.id, reason });
+    Ok(())
+}
+
+impl LoopEnd {
+    /// What the loop's end means for the run, apart from what outranks it.
+    fn stop(self, waits: bool) -> Stop {
+        match self {
+            Self::NothingReady if waits => Stop::NeedsInput,
+            Self::NothingReady => Stop::Idle,
+            Self::SessionLimit => Stop::SessionLimit,
+            Self::CommitFailed => Stop::GitError,
+            Self::Interrupted(_) => Stop::Interrupted,
+        }
+    }
+}

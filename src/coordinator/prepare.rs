@@ -1,0 +1,132 @@
+//! From a chosen task to everything a launch needs: command, environment, prompt. What fails here fails before any claim.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, Placeholders, expand, find_executable};
+use crate::ids::AgentId;
+use crate::observe::SessionName;
+use crate::plan::Work;
+use crate::project::Project;
+use crate::tracker::proof::Token;
+
+use super::failure::Failure;
+
+/// What the command line learned from the process it runs in.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// The whole environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// This binary, absolute.
+    pub binary: PathBuf,
+    /// Where temporary folders go.
+    pub temporary: PathBuf,
+}
+
+impl Host {
+    /// A variable of the environment.
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.environment.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+}
+
+/// The word for what a session does, as agents and records see it.
+pub fn action(work: Work) -> &'static str {
+    match work {
+        Work::Claim => "claim",
+        Work::Review => "review",
+    }
+}
+
+/// The configured command for a session, all placeholders replaced and its program found.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The arguments as configured, placeholders replaced.
+    pub argv: Vec<String>,
+    /// The program's file.
+    pub program: PathBuf,
+}
+
+impl Command {
+    /// What is executed: the program's file, then the arguments.
+    pub fn to_exec(&self) -> Vec<OsString> {
+        let arguments = self.argv.iter().skip(1).map(OsString::from);
+        std::iter::once(self.program.clone().into_os_string()).chain(arguments).collect()
+    }
+}
+
+/// Makes the command for a session.
+pub fn command(project: &Project, config: &Config, host: &Host, name: &SessionName) -> Result<Command, Failure> {
+    let folder = project.session(&name.agent, name.number);
+    let prompt = folder.join("prompt.md");
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let (root, prompt_file, session_dir) = (text(project.root()), text(&prompt), text(&folder));
+    let values = Placeholders {
+        root: &root,
+        task: name.task.as_str(),
+        role: name.role.as_str(),
+        agent: name.agent.as_str(),
+        action: action(name.work),
+        prompt_file: &prompt_file,
+        session_dir: &session_dir,
+    };
+    let argv = expand(config.command(&name.role)?, &values)?;
+    let program = find_executable(&argv[0], project.root(), host.variable("PATH"))?;
+    Ok(Command { argv, program })
+}
+
+/// The whole environment of a session's process: the coordinator's by the configured rules, then what the contract sets.
+pub fn environment(
+    (project, config, host): (&Project, &Config, &Host),
+    name: &SessionName,
+    token: &Token,
+    temporary: &Path,
+) -> BTreeMap<OsString, OsString> {
+    let mut inherited = host.environment.clone();
+    // No hidden prompt can hang a session: git asks nothing, opens no editor, and ssh opens no dialog.
+    inherited.remove(OsStr::new("SSH_ASKPASS"));
+    for (key, value) in [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true")] {
+        inherited.insert(key.into(), value.into());
+    }
+    let mut environment = config.environment.apply(&name.role, inherited);
+    let prompt = project.session(&name.agent, name.number).join("prompt.md");
+    let shared: [(&str, &OsStr); 6] = [
+        ("TASK_ID", name.task.as_str().as_ref()),
+        ("ROLE", name.role.as_str().as_ref()),
+        ("AGENT_ID", name.agent.as_str().as_ref()),
+        ("ACTION", action(name.work).as_ref()),
+        ("PROJECT_ROOT", project.root().as_os_str()),
+        ("PROMPT_FILE", prompt.as_os_str()),
+    ];
+    for (key, value) in shared {
+        environment.insert(format!("RUNNER_{key}").into(), value.to_owned());
+        environment.insert(format!("LUMA_{key}").into(), value.to_owned());
+    }
+    environment.insert("RUNNER_STATE_ROOT".into(), project.root().into());
+    environment.insert("RUNNER_BIN".into(), host.binary.clone().into());
+    environment.insert("RUNNER_TOKEN".into(), token.text().into());
+    environment.insert("TMPDIR".into(), temporary.into());
+    environment
+}
+
+/// A fresh agent id.
+pub fn fresh_agent(role: &crate::ids::Role) -> Result<AgentId, Failure> {
+    let mut bytes = [0; 6];
+    random(&mut bytes)?;
+    Ok(AgentId::fresh(role, bytes))
+}
+
+/// A fresh secret.
+pub fn fresh_token() -> Result<Token, Failure> {
+    let mut bytes = [0; 32];
+    random(&mut bytes)?;
+    Ok(Token::from_random(bytes))
+}
+
+fn random(bytes: &mut [u8]) -> Result<(), Failure> {
+    getrandom::fill(bytes).map_err(|error| Failure::System {
+        what: "read random bytes",
+        source: std::io::Error::other(error.to_string()),
+    })
+}

@@ -1,0 +1,190 @@
+//! Puts in order what an interrupted run left: processes, the pending record, the intended commit, claims, files.
+//!
+//! What cannot be attributed to an interrupted session stops the run with its list; nothing is discarded.
+
+use crate::commit::{Action, Trailers, Words, compose};
+use crate::evidence::{RecordStatus, RunRecord};
+use crate::observe::Event;
+use crate::plan::{TaskCard, Work};
+use crate::relpath::RelPath;
+use crate::session::{Leftovers, sweep};
+use crate::tracker::row::{Claim, Row, Status};
+use crate::tracker::rules::{self, Actor, Step};
+use crate::tracker::store::Batch;
+use crate::workspace::Scope;
+
+use super::Run;
+use super::checkpoint::{self, Checkpoint};
+use super::failure::Failure;
+use super::{ground, settle, start};
+
+/// What putting in order came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The run may go on.
+    Fine,
+    /// A commit could not be made.
+    CommitFailed,
+}
+
+/// A task that an interrupted session holds.
+struct Interrupted {
+    card: TaskCard,
+    row: Row,
+}
+
+/// Puts everything in order that an interrupted run left.
+pub(super) fn put_in_order(run: &mut Run<'_>) -> Result<Order, Failure> {
+    if let Some(checkpoint) = checkpoint::resume(run)? {
+        let what = format!("finished the commit that an earlier run had begun: {}", checkpoint.subject);
+        if noted(run, checkpoint, what) == Order::CommitFailed {
+            return Ok(Order::CommitFailed);
+        }
+    }
+    let interrupted = interrupted(run);
+    if interrupted.is_empty() {
+        return Ok(Order::Fine);
+    }
+    for task in &interrupted {
+        end_leftovers(run, task);
+    }
+    start::ensure_converted(run)?;
+    let snapshot = ground::look(run)?;
+    let mut left = ground::dirty(run, &snapshot)?;
+    let shares: Vec<Vec<RelPath>> = interrupted.iter().map(|task| share_of(task, &mut left)).collect();
+    if !left.is_empty() {
+        let task = interrupted[0].card.id.clone();
+        return Err(Failure::Unattributable { task, files: left.iter().map(ToString::to_string).collect() });
+    }
+    for (task, paths) in interrupted.into_iter().zip(shares) {
+        if settle_interrupted(run, &task, paths)? == Order::CommitFailed {
+            return Ok(Order::CommitFailed);
+        }
+    }
+    Ok(Order::Fine)
+}
+
+/// Rows whose session cannot be live, because the run lock is ours: claims of a coordinator, and tasks in progress that the
+/// original left with one of its agents.
+fn interrupted(run: &Run<'_>) -> Vec<Interrupted> {
+    let is_interrupted = |row: &Row| match &row.claim {
+        Some(claim) => !claim.is_manual(),
+        None => row.status == Status::InProgress && row.owner.as_ref().is_some_and(crate::ids::AgentId::is_automatic),
+    };
+    let tasks = run.plan.tasks().iter().map(|card| (card, run.board.row(&card.id)));
+    tasks
+        .filter(|(_, row)| is_interrupted(row))
+        .map(|(card, row)| Interrupted { card: card.clone(), row: row.clone() })
+        .collect()
+}
+
+/// Ends processes of the interrupted session that are still there: those that hold its very secret.
+fn end_leftovers(run: &Run<'_>, task: &Interrupted) {
+    let Some(claim) = &task.row.claim else { return };
+    let (Some(token_hash), Some(boot_id)) = (&claim.token_hash, &claim.boot_id) else { return };
+    let swept = sweep(&Leftovers { token_hash, boot_id });
+    if !swept.ended.is_empty() {
+        let names: Vec<_> = swept.ended.iter().map(|process| format!("{} ({})", process.name, process.pid)).collect();
+        let what = format!("ended what was left of the session of {}: {}", claim.agent, names.join(", "));
+        (run.observe)(&Event::Recovered { what });
+    }
+}
+
+/// Takes out of `left` what lies in the interrupted session's scope.
+fn share_of(task: &Interrupted, left: &mut Vec<RelPath>) -> Vec<RelPath> {
+    let scope = match &task.row.claim {
+        Some(claim) if claim.scope.is_empty() => Scope::nothing(),
+        Some(claim) => Scope::new(&claim.scope),
+        None => Scope::new(&task.card.scope),
+    };
+    let (mine, others) = std::mem::take(left).into_iter().partition(|path| scope.contains(path));
+    *left = others;
+    mine
+}
+
+/// Settles one interrupted task: a transition that the agent had made stands, else the task is released.
+fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>) -> Result<Order, Failure> {
+    let id = &task.card.id;
+    let agent = match (&task.row.claim, &task.row.owner) {
+        (Some(Claim { agent, .. }), _) | (None, Some(agent)) => agent.clone(),
+        (None, None) => return Ok(Order::Fine),
+    };
+    let work = task.row.claim.as_ref().map_or(Work::Claim, |claim| claim.work);
+    let (row, what) = if task.row.is_settled_by(&agent, work) {
+        let status = task.row.status;
+        (
+            Row { claim: None, ..task.row.clone() },
+            format!("kept what the interrupted session of {agent} had done: {id} is {status}"),
+        )
+    } else {
+        let note =
+            format!("the run was killed during the session of {agent}; its work in scope is kept as a checkpoint");
+        let row = rules::apply(id, &task.row, Actor::Coordinator, Step::Release { note }, &run.clock.stamp())?;
+        (row, format!("released {id} from the interrupted session of {agent}"))
+    };
+    let role = if work == Work::Claim { &task.card.role } else { &task.card.reviewer_role };
+    let trailers = Trailers {
+        task: id,
+        agent: &agent,
+        role,
+        action: Action::Recover,
+        status: row.status.as_str(),
+        title: &task.card.title,
+    };
+    let message = compose(&Words::Recovered, &trailers);
+    let planned = checkpoint::intend(run, (agent.clone(), id.clone()), message, paths)?;
+    let locked = run.desk.lock()?;
+    locked.write(&Batch::default().row(&task.card.stage, id, &row))?;
+    drop(locked);
+    run.board.set(id.clone(), row);
+    settle::render_views(run)?;
+    close_record(run, task)?;
+    let checkpoint = checkpoint::make(run, planned);
+    Ok(noted(run, checkpoint, what))
+}
+
+/// Says in the interrupted session's record that it is over.
+fn close_record(run: &Run<'_>, task: &Interrupted) -> Result<(), Failure> {
+    let Some(claim) = &task.row.claim else { return Ok(()) };
+    let folder = run.project.session(&claim.agent, claim.session);
+    let Some(mut record) = RunRecord::read(&folder)? else { return Ok(()) };
+    record.status = RecordStatus::Recovered;
+    record.finished_at = Some(run.clock.stamp());
+    Ok(record.write(&folder)?)
+}
+
+/// Tells observers, and keeps what the checkpoint came to for the result.
+fn noted(run: &mut Run<'_>, checkpoint: Checkpoint, what: String) -> Order {
+    (run.observe)(&Event::Recovered { what });
+    run.tally.commit_error = checkpoint.error;
+    if let Some(commit) = checkpoint.commit {
+        (run.observe)(&Event::Committed { commit: commit.clone(), subject: checkpoint.subject });
+        run.tally.last_commit = Some(commit);
+    }
+    if run.tally.commit_error.is_some() { Order::CommitFailed } else { Order::Fine }
+}
+
+/// What `runner recover` set aside, or would.
+#[derive(Debug)]
+pub struct Aside {
+    /// One line a file.
+    pub lines: Vec<String>,
+    /// Where the files lie now; none if nothing was moved.
+    pub folder: Option<std::path::PathBuf>,
+}
+
+/// Lists everything outside `state/` that differs from HEAD and, if `act`, moves it into a folder below `state/runs/`.
+pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, Failure> {
+    let (_lock, mut run) = match start::open(opening)? {
+        start::Opened::Busy(result) => return Err(Failure::RunIsOn { holder: result.holder.unwrap_or_default() }),
+        start::Opened::Ours(lock, run) => (lock, run),
+    };
+    let snapshot = ground::look(&mut run)?;
+    let paths = ground::dirty(&mut run, &snapshot)?;
+    if !act || paths.is_empty() {
+        return Ok(Aside { lines: paths.iter().map(ToString::to_string).collect(), folder: None });
+    }
+    let folder = run.project.root().join("state/runs/recovered").join(run.clock.stamp().replace(':', ""));
+    let lines = super::aside::move_out(&mut run, &paths, &folder)?;
+    Ok(Aside { lines, folder: Some(folder) })
+}

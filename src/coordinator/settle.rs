@@ -1,0 +1,238 @@
+//! Carries a verdict out: the rows, reports and cards it makes, written as one change that consumes the claim.
+
+use serde_json::{Value, json};
+
+use crate::commit::Action;
+use crate::plan::{TaskCard, views};
+use crate::tracker::desk::{Escalated, handoff_path};
+use crate::tracker::ready;
+use crate::tracker::remediation::Issue;
+use crate::tracker::row::{Row, Status};
+use crate::tracker::rules::{self, Actor, Step};
+use crate::tracker::store::{Batch, LockedStore};
+use crate::verdict::Verdict;
+use crate::{fs, plan::Plan, plan::Work};
+
+use super::Run;
+use super::aftermath::Aftermath;
+use super::claim::Held;
+use super::failure::Failure;
+
+/// What a verdict makes of the state.
+pub(super) struct Settlement {
+    /// The task's row, without a claim.
+    pub(super) row: Row,
+    /// What the commit says was done.
+    pub(super) action: Action,
+    /// What it came to, for people.
+    pub(super) outcome: String,
+    /// Whether the agent itself made the transition, so that its own message may describe it.
+    pub(super) is_by_agent: bool,
+    /// The remediation that was made.
+    remediation: Option<TaskCard>,
+    batch: Batch,
+}
+
+impl Settlement {
+    /// Works out what `verdict` makes of the state; writes nothing.
+    pub(super) fn of(
+        run: &Run<'_>,
+        locked: &LockedStore<'_>,
+        held: &Held,
+        (aftermath, verdict): (&Aftermath, &Verdict),
+    ) -> Result<Self, Failure> {
+        match verdict {
+            Verdict::Stands(status) => Ok(Self::standing(held, aftermath, *status)),
+            Verdict::Blocked => Ok(Self::blocked_by_agent(held, aftermath)),
+            Verdict::Interrupted => {
+                let by = run.signals.first().and_then(crate::session::signal_name).unwrap_or("a signal");
+                let note = format!("the run was interrupted by {by}; work in scope is kept as a checkpoint");
+                Self::released(run, held, (&aftermath.row, note, Action::Interrupt))
+            }
+            Verdict::Quarantine { reason, .. } => Self::quarantined(run, held, aftermath, reason),
+            Verdict::Wait { reason } => Self::escalated(run, locked, held, (&aftermath.row, reason, true)),
+            Verdict::Escalate { reason } => Self::escalated(run, locked, held, (&aftermath.row, reason, false)),
+        }
+    }
+
+    fn standing(held: &Held, aftermath: &Aftermath, status: Status) -> Self {
+        let (action, outcome) = match (held.name.work, status) {
+            (Work::Claim, _) => (Action::Submit, "submitted, waits for review".to_owned()),
+            (Work::Review, Status::Done) => (Action::Approve, "approved, done".to_owned()),
+            (Work::Review, _) => {
+                let reason = aftermath.row.reason.as_deref().unwrap_or_default();
+                (Action::Reject, format!("rejected: {}", first_line(reason)))
+            }
+        };
+        Self { is_by_agent: true, ..Self::plain(held, &aftermath.row, (action, outcome)) }
+    }
+
+    fn blocked_by_agent(held: &Held, aftermath: &Aftermath) -> Self {
+        let reason = first_line(aftermath.row.reason.as_deref().unwrap_or_default()).to_owned();
+        let by = aftermath
+            .row
+            .blocked_by
+            .first()
+            .map_or("a person has to answer".to_owned(), |id| format!("{id} will remove it"));
+        let mut made = Self::plain(held, &aftermath.row, (Action::Escalate, format!("blocked: {reason}; {by}")));
+        made.is_by_agent = true;
+        made.remediation = aftermath
+            .others
+            .iter()
+            .map(|(card, _)| card)
+            .find(|card| card.origin.as_ref() == Some(&held.card.id))
+            .cloned();
+        made
+    }
+
+    /// The row as it stands, its claim consumed.
+    fn plain(held: &Held, row: &Row, (action, outcome): (Action, String)) -> Self {
+        let row = Row { claim: None, ..row.clone() };
+        let batch = Batch::default().row(&held.card.stage, &held.card.id, &row);
+        Self { row, action, outcome, is_by_agent: false, remediation: None, batch }
+    }
+
+    /// The claim given back without a result.
+    pub(super) fn released(
+        run: &Run<'_>,
+        held: &Held,
+        (row, note, action): (&Row, String, Action),
+    ) -> Result<Self, Failure> {
+        let row = rules::apply(
+            &held.card.id,
+            row,
+            Actor::Coordinator,
+            Step::Release { note: note.clone() },
+            &run.clock.stamp(),
+        )?;
+        Ok(Self::plain(held, &row, (action, format!("released: {note}"))))
+    }
+
+    /// The row as before the session, and every other row its transition had changed too.
+    fn quarantined(run: &Run<'_>, held: &Held, aftermath: &Aftermath, reason: &str) -> Result<Self, Failure> {
+        let handoff = handoff_path(&held.name.agent, &held.card.id);
+        let step = Step::Quarantine { before: &held.before, reason: reason.to_owned(), handoff: handoff.clone() };
+        let row = rules::apply(&held.card.id, &aftermath.row, Actor::Coordinator, step, &run.clock.stamp())?;
+        let report = format!(
+            "# Quarantine of {}\n\nAgent: {}\n\nWhat the session did to the task is undone: {reason}\n\nWhat it left is kept in \
+             state/runs/{}/{}/. A person has to answer (`runner task answer {}`).\n",
+            held.card.id, held.name.agent, held.name.agent, held.name.number, held.card.id
+        );
+        let mut made = Self::plain(held, &row, (Action::Escalate, format!("quarantined: {reason}")));
+        made.batch = std::mem::take(&mut made.batch).text(&handoff, &report);
+        for (card, _) in &aftermath.others {
+            made.batch = match run.plan.task(&card.id) {
+                Some(known) => std::mem::take(&mut made.batch).row(&known.stage, &known.id, run.board.row(&known.id)),
+                None => std::mem::take(&mut made.batch).without_task(&card.stage, &card.id),
+            };
+        }
+        Ok(made)
+    }
+
+    /// The coordinator names the blocker for a session that did not.
+    fn escalated(
+        run: &Run<'_>,
+        locked: &LockedStore<'_>,
+        held: &Held,
+        (row, reason, needs_person): (&Row, &str, bool),
+    ) -> Result<Self, Failure> {
+        let issue = Issue {
+            title: format!("Remove what interrupted {}", root_of(&run.plan, &held.card)),
+            reason: reason.to_owned(),
+            role: None,
+            reviewer_role: None,
+            scope: Vec::new(),
+            outcome: None,
+            steps: Vec::new(),
+            acceptance: Vec::new(),
+            checks: Vec::new(),
+            requirements: Vec::new(),
+            requires_user_input: needs_person,
+        };
+        let levels = held.row.claim.as_ref().map_or(0, |claim| claim.remediation_left);
+        let planned = run.desk.plan_escalation(locked, (&held.card, levels), &issue)?;
+        let made: Escalated =
+            run.desk.escalated(row, Actor::Coordinator, (&held.card, &held.name.agent), &issue, planned)?;
+        let (batch, row) = made.batch(None);
+        let row = Row { claim: None, ..row };
+        let batch = batch.row(&held.card.stage, &held.card.id, &row);
+        let by = made
+            .remediation
+            .as_ref()
+            .map_or("a person has to answer".to_owned(), |(card, _)| format!("{} will look into it", card.id));
+        let outcome = format!("failed: {}; {by}", first_line(reason));
+        Ok(Self {
+            row,
+            action: Action::Escalate,
+            outcome,
+            is_by_agent: false,
+            remediation: made.remediation.map(|(card, _)| card),
+            batch,
+        })
+    }
+
+    /// The result as the record of the session holds it.
+    pub(super) fn describe(&self, verdict: &Verdict) -> Value {
+        let kind = match verdict {
+            Verdict::Stands(_) => "stands",
+            Verdict::Blocked => "blocked",
+            Verdict::Quarantine { .. } => "quarantined",
+            Verdict::Wait { .. } => "waits",
+            Verdict::Escalate { .. } => "escalated",
+            Verdict::Interrupted => "interrupted",
+        };
+        json!({
+            "verdict": kind, "status": self.row.status, "reason": self.row.reason,
+            "blocked": self.row.status == Status::Blocked, "resolution_tasks": self.row.blocked_by,
+            "external_wait": self.row.external_wait,
+        })
+    }
+}
+
+/// Writes the settlement and takes it over into memory; the claim is consumed.
+pub(super) fn write(
+    run: &mut Run<'_>,
+    locked: &LockedStore<'_>,
+    held: &Held,
+    made: &Settlement,
+) -> Result<(), Failure> {
+    crate::fault::point("settle:before");
+    locked.write(&made.batch)?;
+    crate::fault::point("settle:durable");
+    if made.remediation.is_some() {
+        run.plan = Plan::load(run.project)?;
+        run.board = locked.read(&run.plan)?;
+        return Ok(());
+    }
+    run.board.set(held.card.id.clone(), made.row.clone());
+    if let Some(origin) = held.card.origin.as_ref().and_then(|origin| run.plan.task(origin)) {
+        let row = locked.read_row(&origin.stage, &origin.id)?;
+        run.board.set(origin.id.clone(), row);
+    }
+    Ok(())
+}
+
+/// Writes those generated views whose content changed.
+pub(super) fn render_views(run: &Run<'_>) -> Result<(), Failure> {
+    for (name, text) in views::render(&run.plan, &ready::counts(&run.plan, &run.board)) {
+        let path = run.project.root().join(name);
+        if fs::read_if_present(&path)?.as_deref() != Some(text.as_bytes()) {
+            fs::replace(&path, text.as_bytes())?;
+        }
+    }
+    crate::fault::point("views:rendered");
+    Ok(())
+}
+
+/// The task at the top of a chain of remediations, so that titles do not nest.
+fn root_of(plan: &Plan, card: &TaskCard) -> crate::ids::TaskId {
+    let mut top = card;
+    while let Some(origin) = top.origin.as_ref().and_then(|origin| plan.task(origin)) {
+        top = origin;
+    }
+    top.id.clone()
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default().trim()
+}

@@ -1,0 +1,181 @@
+//! How a run begins: everything is checked before the run lock is taken, and nothing is changed before it is held.
+
+use std::path::PathBuf;
+
+use crate::clock::Clock;
+use crate::commit::{Repository, Surroundings};
+use crate::config::{Config, Hooks};
+use crate::observe::{Event, Observer};
+use crate::outcome::RunResult;
+use crate::plan::Plan;
+use crate::project::Project;
+use crate::relpath::RelPath;
+use crate::session::{Signals, identity};
+use crate::tracker::desk::Desk;
+use crate::tracker::ready::{Board, Part};
+use crate::workspace::{Guard, Options, Snapshotter};
+
+use super::failure::Failure;
+use super::holder::{self, RunLock, Taken};
+use super::prepare::Host;
+use super::program::GitProgram;
+use super::{Run, Tally, summary};
+
+/// What a run is asked for.
+pub struct Opening<'a> {
+    /// The project.
+    pub project: &'a Project,
+    /// Its configuration, checked.
+    pub config: &'a Config,
+    /// Where the configuration came from.
+    pub config_path: PathBuf,
+    /// The stage to run, as given.
+    pub stage: Option<String>,
+    /// The task to run, as given.
+    pub task: Option<String>,
+    /// What the process was started with.
+    pub host: &'a Host,
+    /// The time of day.
+    pub clock: Clock,
+    /// Signals that stop the run.
+    pub signals: &'a Signals,
+    /// Who is told what happens.
+    pub observe: &'a Observer<'a>,
+}
+
+/// How a start ended.
+pub(super) enum Opened<'a> {
+    /// Another coordinator is at work.
+    Busy(Box<RunResult>),
+    /// The run lock is ours.
+    Ours(RunLock, Box<Run<'a>>),
+}
+
+/// Checks everything, then takes the run lock.
+pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
+    let (project, config) = (opening.project, opening.config);
+    let plan = Plan::load(project)?;
+    let part = part_of(&plan, opening)?;
+    crate::prompt::check_context(
+        project,
+        config,
+        plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]),
+    )?;
+    let git = open_git(opening)?;
+    if let Some(git) = &git {
+        git.check(opening.clock.now())?;
+        check_ignored(project, git, &opening.config_path)?;
+    }
+    let desk = Desk::new(project, opening.clock);
+    let identity = identity();
+    let lock = match holder::take(project, &identity, opening.clock)? {
+        Taken::Ours(lock) => lock,
+        Taken::Theirs(about) => {
+            let board = desk.store().read(&plan)?;
+            return Ok(Opened::Busy(Box::new(summary::busy(&plan, &board, &part, about))));
+        }
+    };
+    let board = desk.lock()?.read(&plan)?;
+    let (tasks, done) = progress(&plan, &board, &part);
+    (opening.observe)(&Event::RunStarted { tasks, done });
+    let run = Run {
+        project,
+        config,
+        host: opening.host,
+        clock: opening.clock,
+        identity,
+        signals: opening.signals,
+        observe: opening.observe,
+        snapshotter: snapshotter(project, config, git.as_ref()),
+        guard: Guard::new(project),
+        desk,
+        plan,
+        board,
+        part,
+        git,
+        tally: Tally::default(),
+    };
+    Ok(Opened::Ours(lock, Box::new(run)))
+}
+
+/// How many tasks the part has and how many are done.
+fn progress(plan: &Plan, board: &Board, part: &Part) -> (usize, usize) {
+    let tasks = part.tasks(plan, board);
+    let done = tasks.iter().filter(|task| board.row(&task.id).status == crate::tracker::row::Status::Done).count();
+    (tasks.len(), done)
+}
+
+/// The repository, unless the configuration does without commits.
+pub(super) fn open_git(opening: &Opening<'_>) -> Result<Option<Repository>, Failure> {
+    if !opening.config.git_commits {
+        return Ok(None);
+    }
+    let surroundings = Surroundings {
+        env: opening.host.environment.clone(),
+        program: Box::new(GitProgram),
+        run_hooks: opening.config.git_hooks == Hooks::Run,
+    };
+    Ok(Some(Repository::open(opening.project, surroundings)?))
+}
+
+/// Looks at the work tree the way this configuration asks for.
+pub(super) fn snapshotter(project: &Project, config: &Config, git: Option<&Repository>) -> Snapshotter {
+    Snapshotter::new(Options {
+        root: project.root().to_owned(),
+        exclude: config.exclude.clone(),
+        watch: config.watch.clone(),
+        git: project.git().cloned().filter(|_| git.is_some()),
+        excludes_file: git.and_then(Repository::excludes_file),
+        file_mode: git.is_none_or(Repository::file_mode),
+        filters: git.is_some_and(Repository::filters),
+    })
+}
+
+/// The part of the plan that was asked for.
+pub(super) fn part_of(plan: &Plan, opening: &Opening<'_>) -> Result<Part, Failure> {
+    if let Some(name) = &opening.task {
+        let found = plan.tasks().iter().find(|task| task.id.as_str() == name).map(|task| task.id.clone());
+        return found.map(Part::Task).ok_or_else(|| unknown("task", name, plan.tasks().iter().map(|t| t.id.as_str())));
+    }
+    if let Some(name) = &opening.stage {
+        let found = plan.stages().iter().find(|stage| stage.id.as_str() == name).map(|stage| stage.id.clone());
+        return found
+            .map(Part::Stage)
+            .ok_or_else(|| unknown("stage", name, plan.stages().iter().map(|s| s.id.as_str())));
+    }
+    Ok(Part::Everything)
+}
+
+fn unknown<'n>(kind: &'static str, name: &str, known: impl Iterator<Item = &'n str>) -> Failure {
+    let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(known, name));
+    let nearest = nearest.map_or_else(String::new, |known| format!("; did you mean {known}?"));
+    Failure::UnknownPart { kind, name: name.to_owned(), nearest }
+}
+
+/// Refuses a repository in which what the coordinator leaves would show up as a change.
+pub(super) fn check_ignored(project: &Project, git: &Repository, config_path: &std::path::Path) -> Result<(), Failure> {
+    let mut needed = vec![
+        (RelPath::from("state/runs/any"), "state/runs/".to_owned()),
+        (RelPath::from("state/commit_messages/any"), "state/commit_messages/".to_owned()),
+    ];
+    if let Ok(inside) = config_path.strip_prefix(project.root()) {
+        needed.push((RelPath::from(inside), inside.display().to_string()));
+    }
+    for (path, line) in needed {
+        if !git.is_ignored(&path)? {
+            return Err(Failure::NotIgnored { path: line.clone(), line });
+        }
+    }
+    Ok(())
+}
+
+/// Converts the state of the original coordinator before the first write.
+pub(super) fn ensure_converted(run: &mut Run<'_>) -> Result<(), Failure> {
+    let locked = run.desk.lock()?;
+    if locked.needs_conversion()? {
+        locked.convert(&run.plan)?;
+        run.board = locked.read(&run.plan)?;
+        (run.observe)(&Event::Converted);
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! What a run came to, from its tally and the board.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::outcome::{RunResult, Stop};
+use crate::plan::Plan;
+use crate::tracker::ready::{self, Board, Part};
+use crate::tracker::row::Status;
+
+use super::{LoopEnd, Run};
+
+/// The result of a run that ended so.
+pub(super) fn of(run: &Run<'_>, end: LoopEnd) -> RunResult {
+    let mut result = standing(&run.plan, &run.board, &run.part);
+    let waits = !result.unsatisfiable.is_empty() || waits_for_person(run);
+    result.stop = match end {
+        LoopEnd::Interrupted(_) | LoopEnd::CommitFailed => end.stop(waits),
+        _ if result.unfinished == 0 => Stop::Complete,
+        _ => end.stop(waits),
+    };
+    if let LoopEnd::Interrupted(signal) = end {
+        result.signal = Some(signal);
+    }
+    result.launched = run.tally.launched;
+    result.last_session.clone_from(&run.tally.last_session);
+    result.last_commit.clone_from(&run.tally.last_commit);
+    result.commit_error.clone_from(&run.tally.commit_error);
+    result
+}
+
+/// Whether something in the chosen part waits for a person.
+fn waits_for_person(run: &Run<'_>) -> bool {
+    run.part.tasks(&run.plan, &run.board).iter().any(|task| run.board.row(&task.id).external_wait)
+}
+
+/// How plan and board stand, as a result that launched nothing.
+pub(super) fn standing(plan: &Plan, board: &Board, part: &Part) -> RunResult {
+    let outlook = ready::outlook(plan, board, part);
+    let everything = plan.tasks().iter().map(|task| (&task.id, board.row(&task.id)));
+    let external: BTreeMap<_, _> = everything
+        .clone()
+        .filter(|(_, row)| row.external_wait)
+        .map(|(id, row)| (id.clone(), row.reason.clone().unwrap_or_default()))
+        .collect();
+    RunResult {
+        stop: Stop::Idle,
+        launched: 0,
+        revision: board.revision(),
+        external_blockers: external,
+        unfinished: everything.filter(|(_, row)| row.status != Status::Done).count(),
+        last_session: None,
+        last_commit: None,
+        commit_error: None,
+        stage_complete: part.tasks(plan, board).iter().all(|task| board.row(&task.id).status == Status::Done),
+        waiting: outlook.waiting,
+        unsatisfiable: outlook.unsatisfiable,
+        signal: None,
+        holder: None,
+    }
+}
+
+/// The result of a start that found another coordinator at work.
+pub(super) fn busy(plan: &Plan, board: &Board, part: &Part, holder: Value) -> RunResult {
+    let mut result = standing(plan, board, part);
+    result.stop = Stop::Busy;
+    result.holder = Some(holder);
+    result
+}

@@ -1,0 +1,100 @@
+//! What a session is started with, and the entry that supervises it to its end.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::result::{Ended, ExecutionResult};
+use super::run::{Supervision, supervise};
+use super::signals::Signals;
+use super::spawn::Program;
+use crate::fs;
+
+/// One agent process to be started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The program and its arguments. A name without a slash is looked for on the `PATH` in `env`.
+    pub argv: Vec<OsString>,
+    /// Its working directory.
+    pub cwd: PathBuf,
+    /// Its whole environment; nothing is inherited.
+    pub env: BTreeMap<OsString, OsString>,
+    /// The file it reads on standard input. What replaces this file during the session is not seen by it.
+    pub stdin: PathBuf,
+    /// A new log for its standard output, mode 0600.
+    pub stdout: PathBuf,
+    /// A new log for its standard error, mode 0600.
+    pub stderr: PathBuf,
+    /// Its time limits.
+    pub limits: Limits,
+}
+
+/// The time limits of a session. Time the machine is suspended counts for none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From the launch to the request to end.
+    pub wall: Duration,
+    /// From the transition to the request to end.
+    pub exit_grace: Duration,
+    /// From the request to end (TERM) to KILL.
+    pub kill_grace: Duration,
+}
+
+/// The task whose transition ends a session.
+pub trait Watched {
+    /// The task's row; its folder is watched, since a row is replaced and not written to.
+    fn file(&self) -> &Path;
+    /// Whether the row shows the session's transition. Asked whenever the row was touched.
+    fn reached_transition(&mut self) -> bool;
+    /// Takes the state lock, waiting at most two seconds for it, before the tree is ended; the answer is dropped when the tree
+    /// is gone. Must start no process.
+    fn hold_state(&mut self) -> Box<dyn Any>;
+}
+
+/// Starts a session and supervises it; returns only when nothing of its process tree lives.
+///
+/// While it runs, this process is child subreaper (`PR_SET_CHILD_SUBREAPER`), so that whatever the session starts, in
+/// whatever process group or session, becomes a child of this process when its parent ends. One tree at a time: a second
+/// call waits. Children that this process had before, or that share its own session, are neither waited for nor signalled;
+/// what else comes to it as a child meanwhile is taken for the session's. So another thread must not start a process in a
+/// session of its own then, and process 1 of a container, to which strangers' orphans come, should not be the caller.
+///
+/// Out of reach are work handed to a daemon that was there before and processes of another user (named in
+/// [`ExecutionResult::survivors`]); one in uninterruptible sleep delays the return until it wakes. On systems other than
+/// Linux only the leader's process group is ended.
+pub fn run(launch: &Launch, watched: &mut dyn Watched, signals: &Signals) -> ExecutionResult {
+    if let Some(first) = signals.first() {
+        return ExecutionResult::without_process(Ended::Interrupted, Some(first));
+    }
+    match prepare(launch) {
+        Ok(program) => {
+            let mut supervision =
+                Supervision { watched: Some(watched), signals, signals_before: 0, limits: launch.limits };
+            supervise(program, &mut supervision)
+        }
+        Err(error) => ExecutionResult::without_process(Ended::CouldNotStart { reason: with_causes(&error) }, None),
+    }
+}
+
+fn prepare(launch: &Launch) -> Result<Program<'_>, fs::FileError> {
+    Ok(Program {
+        argv: &launch.argv,
+        cwd: &launch.cwd,
+        env: &launch.env,
+        stdin: fs::open_to_read(&launch.stdin)?,
+        stdout: fs::open_log(&launch.stdout)?,
+        stderr: fs::open_log(&launch.stderr)?,
+    })
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,35 @@
+//! One process tree: started, supervised, ended, proved gone.
+//!
+//! ```text
+//! launch / tool ─→ spawn ─→ run: wait ─→ Input ─→ supervisor (pure) ─→ Actions ─→ tree ─→ ExecutionResult
+//!                             ↑ signals, row_watch, pidfds, deadlines            handle, process_table
+//! sweep: what a coordinator that was killed left behind, by the token in its environment
+//! ```
+//!
+//! The only room that starts or signals processes. Never decides what a result means for a task, and never writes state.
+//! Linux first: elsewhere there are no pidfds, no folder watch and no subreaper, so events are found by looking a few times a
+//! second, only the leader's process group is ended, and a sweep finds nothing.
+
+mod handle;
+mod identity;
+mod launch;
+mod process_table;
+mod result;
+mod row_watch;
+mod run;
+mod signals;
+mod spawn;
+mod supervisor;
+mod sweep;
+mod tail;
+mod tool;
+mod tree;
+mod wait;
+
+pub use identity::{ProcessIdentity, identity, is_alive};
+pub use launch::{Launch, Limits, Watched, run};
+pub use result::{Ended, ExecutionResult, Exit, Ladder, LeakedProcess, RESULT_SCHEMA, signal_name};
+pub use signals::Signals;
+pub use sweep::{Leftovers, Swept, sweep};
+pub use tail::tail;
+pub use tool::{STDERR_KEPT, STDOUT_KEPT, Tool, ToolError, ToolOutput, run_tool};

@@ -1,0 +1,381 @@
+//! The process tree of one session: who belongs to it, and how it is ended.
+//!
+//! A process belongs to it if it descends from the leader, is in the leader's session, or became a child of this process
+//! although it is neither one that was there before nor in a session of theirs: then its parent, a process of the tree,
+//! ended (this process is child subreaper). Nothing else is ever waited for or signalled.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
+
+use super::handle::{Handle, open_pidfd};
+use super::process_table::{self, Row};
+use super::result::{Exit, LeakedProcess};
+
+/// How often a walk is repeated when a parent that ended meanwhile hides whose child a process is.
+const WALKS: usize = 3;
+/// How often whatever was forked meanwhile is looked for and stopped before everything stopped is killed.
+pub(crate) const STOP_ROUNDS: usize = 16;
+/// How many descriptors of members are waited for at once; the rest follow when these have ended.
+pub(crate) const WAITED_FOR: usize = 256;
+
+/// Who is no part of the session: this process, its session, and everything that descended from it before the launch.
+#[derive(Debug, Default)]
+pub(crate) struct Others {
+    me: i32,
+    known: BTreeSet<(i32, u64)>,
+    sessions: BTreeSet<i32>,
+}
+
+impl Others {
+    /// As it is now, right before a launch.
+    pub(crate) fn now() -> Self {
+        let me = rustix::process::getpid().as_raw_pid();
+        let own_session = process_table::read(me).map_or(0, |row| row.session);
+        let mut others = Self { me, known: BTreeSet::new(), sessions: BTreeSet::from([own_session]) };
+        if !has_no_children() {
+            let rows = process_table::all();
+            for row in descendants(&rows, |row| row.parent == me) {
+                others.known.insert((row.pid, row.start));
+                others.sessions.insert(row.session);
+            }
+        }
+        others
+    }
+
+    /// Whether a child of this process came to it from the session's tree.
+    fn is_orphan_of_session(&self, row: &Row) -> bool {
+        row.parent == self.me && !self.sessions.contains(&row.session) && !self.known.contains(&(row.pid, row.start))
+    }
+}
+
+/// Rows that match, and all that descend from them, in any order of the table.
+fn descendants(rows: &[Row], is_root: impl Fn(&Row) -> bool) -> Vec<&Row> {
+    let mut children: BTreeMap<i32, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        children.entry(row.parent).or_default().push(row);
+    }
+    let mut found: Vec<&Row> = rows.iter().filter(|row| is_root(row)).collect();
+    let mut seen: BTreeSet<i32> = found.iter().map(|row| row.pid).collect();
+    let mut next = 0;
+    while let Some(row) = found.get(next) {
+        let offspring = children.get(&row.pid).into_iter().flatten();
+        found.extend(offspring.filter(|child| seen.insert(child.pid)).copied().collect::<Vec<_>>());
+        next += 1;
+    }
+    found
+}
+
+/// The processes of a session's tree in a table. `leader` is `None` once the leader was reaped and its id may be somebody
+/// else's. This process is never among them.
+fn members<'a>(rows: &'a [Row], leader: Option<i32>, others: &Others) -> Vec<&'a Row> {
+    let in_tree = |row: &Row| {
+        let of_leader = leader.is_some_and(|leader| row.pid == leader || row.session == leader);
+        of_leader || others.is_orphan_of_session(row)
+    };
+    let mut found = descendants(rows, in_tree);
+    found.retain(|row| row.pid != others.me);
+    found
+}
+
+/// Whether the parent of some process was gone before the walk got to it, so that its descent is not known.
+fn is_torn(rows: &[Row]) -> bool {
+    let pids: BTreeSet<i32> = rows.iter().map(|row| row.pid).collect();
+    rows.iter().any(|row| row.parent != 0 && !pids.contains(&row.parent))
+}
+
+/// The kernel says that this process has no children at all, ended or not.
+fn has_no_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::All, look).is_err_and(|error| error == Errno::CHILD)
+}
+
+/// The tree of one session that was started.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    leader: Pid,
+    leader_descriptor: Option<OwnedFd>,
+    exit: Option<Exit>,
+    reaped: bool,
+    gone: bool,
+    others: Others,
+    members: Vec<Handle>,
+    refused: BTreeMap<(i32, u64), LeakedProcess>,
+}
+
+impl Tree {
+    /// The tree of a leader that was just started; `others` is from before its start.
+    pub(crate) fn new(leader: Pid, others: Others) -> Self {
+        // The leader has not been waited for, so its id is its own.
+        let leader_descriptor = open_pidfd(leader).ok();
+        Self {
+            leader,
+            leader_descriptor,
+            exit: None,
+            reaped: false,
+            gone: false,
+            others,
+            members: Vec::new(),
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// The leader's process id.
+    pub(crate) fn leader(&self) -> Pid {
+        self.leader
+    }
+
+    /// How the leader ended, if it has. It is not reaped by this, so neither its id nor its group's can be given away.
+    pub(crate) fn leader_exit(&mut self) -> Option<Exit> {
+        if self.exit.is_none() {
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            self.exit = match waitid(WaitId::Pid(self.leader), look) {
+                Ok(status) => status.as_ref().and_then(exit_of),
+                // Somebody else waited for it, which only a foreign `wait` for any child can do: how it ended is lost.
+                Err(_) => Some(Exit::Code(-1)),
+            };
+        }
+        self.exit
+    }
+
+    /// Nothing of the tree lives. If so, the leader has been reaped.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        self.gone = self.gone || self.look_for_end();
+        self.gone
+    }
+
+    fn look_for_end(&mut self) -> bool {
+        if self.leader_exit().is_none() {
+            self.survey();
+            return false;
+        }
+        if self.has_orphans() {
+            self.survey();
+            if !self.members.is_empty() {
+                return false;
+            }
+        }
+        self.reap_leader();
+        // While anything of the tree lives, so does or waits some child of this process: the kernel's word is the proof.
+        has_no_children() || self.has_only_others()
+    }
+
+    /// Whether the children the kernel speaks of are explained by others, since only they are seen, again and again.
+    fn has_only_others(&mut self) -> bool {
+        let clean = (0..WALKS).all(|_| {
+            self.survey();
+            self.members.is_empty() && !self.has_orphans()
+        });
+        clean && (has_no_children() || !process_table::children_of_this_process().is_empty())
+    }
+
+    /// Whether some child of this process came from the tree; quick where there is nothing to find.
+    fn has_orphans(&self) -> bool {
+        process_table::children_of_this_process()
+            .into_iter()
+            .filter(|pid| *pid != self.leader.as_raw_pid())
+            .filter_map(process_table::read)
+            .any(|row| self.others.is_orphan_of_session(&row) && !self.refused.contains_key(&(row.pid, row.start)))
+    }
+
+    /// Waits for processes of the tree that ended after their parent had: nobody else would.
+    pub(crate) fn reap_orphans(&self) {
+        let children = process_table::children_of_this_process();
+        self.reap(&children.into_iter().filter_map(process_table::read).collect::<Vec<_>>());
+    }
+
+    fn reap(&self, rows: &[Row]) {
+        for row in rows.iter().filter(|row| row.ended && row.pid != self.leader.as_raw_pid()) {
+            if self.others.is_orphan_of_session(row)
+                && let Some(pid) = Pid::from_raw(row.pid)
+            {
+                // It has ended, so this does not wait; a failure means that it is no longer there.
+                let _status = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+            }
+        }
+    }
+
+    fn reap_leader(&mut self) {
+        if !self.reaped {
+            // It has ended (`leader_exit`), so this does not wait.
+            let _status = waitid(WaitId::Pid(self.leader), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+            self.reaped = true;
+        }
+    }
+
+    /// Looks for everything of the tree, the leader aside, that lives.
+    fn survey(&mut self) {
+        let mut rows = process_table::all();
+        for _ in 1..WALKS {
+            if !is_torn(&rows) {
+                break;
+            }
+            rows = process_table::all();
+        }
+        self.reap(&rows);
+        let leader = self.leader.as_raw_pid();
+        let mut known: BTreeMap<(i32, u64), Handle> =
+            self.members.drain(..).map(|handle| ((handle.pid.as_raw_pid(), handle.start), handle)).collect();
+        for row in members(&rows, (!self.reaped).then_some(leader), &self.others) {
+            let id = (row.pid, row.start);
+            let is_leader = !self.reaped && row.pid == leader;
+            if !row.ended && !is_leader && !self.refused.contains_key(&id) {
+                self.members.extend(known.remove(&id).or_else(|| Handle::open(row)));
+            }
+        }
+    }
+
+    /// Asks everything of the tree to end. What is stopped is continued, since it could not hear otherwise.
+    pub(crate) fn terminate(&mut self) {
+        self.survey();
+        for signal in [Signal::TERM, Signal::CONT] {
+            self.signal_group(signal);
+            for member in self.members.iter().filter(|member| self.is_outside_group(member)) {
+                // What refuses this also refuses KILL, which says so.
+                let _sent = member.signal(signal);
+            }
+        }
+    }
+
+    /// Ends everything of the tree: all is stopped first, so that nothing can fork away, then killed.
+    pub(crate) fn kill(&mut self) {
+        self.signal_group(Signal::STOP);
+        let mut stopped = BTreeSet::new();
+        for _ in 0..STOP_ROUNDS {
+            self.survey();
+            let fresh: Vec<&Handle> =
+                self.members.iter().filter(|member| stopped.insert((member.pid.as_raw_pid(), member.start))).collect();
+            if fresh.is_empty() {
+                break;
+            }
+            for member in fresh {
+                let _sent = member.signal(Signal::STOP);
+            }
+        }
+        self.signal_group(Signal::KILL);
+        for member in &self.members {
+            if member.signal(Signal::KILL).is_err() {
+                self.refused.insert((member.pid.as_raw_pid(), member.start), member.named());
+            }
+        }
+    }
+
+    fn is_outside_group(&self, member: &Handle) -> bool {
+        self.reaped || member.group != self.leader.as_raw_pid()
+    }
+
+    /// Signals the leader's process group in one go, unless its id may already be somebody else's.
+    fn signal_group(&self, signal: Signal) {
+        if !self.reaped {
+            // A group without a process that may be signalled is one where nothing is left to do.
+            let _sent = kill_process_group(self.leader, signal);
+        }
+    }
+
+    /// What lives besides the leader, as of the last look.
+    pub(crate) fn living(&self) -> impl ExactSizeIterator<Item = LeakedProcess> + '_ {
+        self.members.iter().map(Handle::named)
+    }
+
+    /// What could not be ended since the kernel refused.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = &LeakedProcess> {
+        self.refused.values()
+    }
+
+    /// Readable when the leader ends; `None` when it has, or where there is no such descriptor.
+    pub(crate) fn leader_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.leader_descriptor.as_ref().filter(|_| self.exit.is_none()).map(AsFd::as_fd)
+    }
+
+    /// Readable when one of the others ends.
+    pub(crate) fn member_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.members.iter().filter_map(Handle::descriptor).take(WAITED_FOR)
+    }
+
+    /// Whether the end of everything that was seen can be waited for with descriptors.
+    pub(crate) fn can_be_waited_for(&self) -> bool {
+        (self.exit.is_some() || self.leader_descriptor.is_some())
+            && self.members.iter().all(|member| member.descriptor().is_some())
+    }
+}
+
+impl Drop for Tree {
+    /// A panic while the tree is supervised must not leave it running.
+    fn drop(&mut self) {
+        while !self.is_gone() {
+            self.kill();
+            let descriptors = self.leader_descriptor().into_iter().chain(self.member_descriptors());
+            super::wait::wait(descriptors, Some(super::run::FALLBACK));
+        }
+    }
+}
+
+fn exit_of(status: &WaitIdStatus) -> Option<Exit> {
+    status.exit_status().map(Exit::Code).or_else(|| status.terminating_signal().map(Exit::Signal))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Others, Row, is_torn, members};
+
+    fn row(pid: i32, parent: i32, session: i32) -> Row {
+        Row { pid, parent, group: session, session, start: 10, ended: false, name: String::new() }
+    }
+
+    /// This process is 100 in session 90; it had the child 200, which made the session 200, before the launch of 300.
+    fn others() -> Others {
+        Others { me: 100, known: BTreeSet::from([(200, 10), (201, 10)]), sessions: BTreeSet::from([90, 200]) }
+    }
+
+    fn found(rows: &[Row], leader: Option<i32>) -> Vec<i32> {
+        let mut pids: Vec<i32> = members(rows, leader, &others()).iter().map(|row| row.pid).collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    #[test]
+    fn descendants_in_any_session_belong_to_the_tree() {
+        let rows = [row(302, 301, 302), row(301, 300, 300), row(300, 100, 300), row(100, 1, 90), row(1, 0, 1)];
+        assert_eq!(found(&rows, Some(300)), [300, 301, 302]);
+    }
+
+    #[test]
+    fn an_orphan_that_came_to_this_process_belongs_to_the_tree_with_its_children() {
+        let rows = [row(100, 1, 90), row(400, 100, 399), row(401, 400, 401)];
+        assert_eq!(found(&rows, None), [400, 401]);
+    }
+
+    #[test]
+    fn what_was_there_before_or_shares_its_session_is_nobody_of_the_tree() {
+        let rows = [row(100, 1, 90), row(90, 1, 90), row(200, 100, 200), row(201, 200, 200), row(202, 100, 200)];
+        let forked_by_another_thread = row(203, 100, 90);
+        let strangers = [row(1, 0, 1), row(500, 1, 500), row(501, 500, 500)];
+        let table: Vec<Row> = rows.into_iter().chain([forked_by_another_thread]).chain(strangers).collect();
+        assert_eq!(found(&table, Some(300)), [] as [i32; 0]);
+    }
+
+    #[test]
+    fn a_reused_id_is_another_process() {
+        let mut reused = row(201, 100, 777);
+        reused.start = 11;
+        assert_eq!(found(&[row(100, 1, 90), reused], None), [201]);
+        let reused_leader = row(300, 1, 300);
+        assert_eq!(found(&[row(100, 1, 90), reused_leader], None), [] as [i32; 0]);
+    }
+
+    #[test]
+    fn a_member_of_the_leaders_session_belongs_to_the_tree_even_if_its_parent_was_not_seen() {
+        let rows = [row(100, 1, 90), row(300, 100, 300), row(305, 304, 300)];
+        assert_eq!(found(&rows, Some(300)), [300, 305]);
+        assert!(is_torn(&rows));
+    }
+
+    #[test]
+    fn this_process_is_never_part_of_a_tree() {
+        assert_eq!(found(&[row(100, 100, 90), row(100, 300, 300), row(300, 100, 300)], Some(300)), [300]);
+    }
+}

@@ -1,0 +1,10 @@
+//! The rows of all tasks: pure transition rules, pure ready order, remediation, and the durable store.
+
+mod convert;
+pub mod desk;
+pub mod proof;
+pub mod ready;
+pub mod remediation;
+pub mod row;
+pub mod rules;
+pub mod store;

@@ -1,0 +1,251 @@
+//! The coordinator is stopped, by a signal it can handle or by one it cannot: nothing outlives it for long, nothing is
+//! lost, and the next start goes on.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Gate, Listener, Project, Running, Signal, assert_says};
+
+/// A run whose executor has written in scope, keeps `agent` open, has a descendant in its own session that keeps
+/// `stray` open, and waits. The second session of the task is honest.
+struct Midway {
+    project: Project,
+    run: Running,
+    agent: Listener,
+    stray: Listener,
+    _hold: [Gate; 2],
+}
+
+fn midway(deed: &str) -> Midway {
+    let project = Project::new();
+    let hold = [project.gate("hold"), project.gate("hold-stray")];
+    let (mut ready, agent, stray) = (project.listener("working"), project.listener("agent"), project.listener("stray"));
+    project.pipe("ready");
+    let body = format!(
+        "if seen first; then honest; else stray stray ready hold-stray; write src/S00-001/half.txt half; {deed}\n\
+         exec 9>\"$PIPES/agent\"; echo up >&9; tell working; hold hold; fi"
+    );
+    project.agent_on(&[("*/claim", &body)]);
+    let run = project.spawn(&[]);
+    ready.wait();
+    Midway { project, run, agent, stray, _hold: hold }
+}
+
+/// Ends a run half way with `signal`, in order, and shows that the next start carries on.
+fn interrupted(signal: Signal, number: i32) {
+    let Midway { project, run, mut agent, mut stray, _hold } = midway("");
+    run.signal(signal);
+    let finished = run.wait();
+    let result = finished.stopped(128 + number, "interrupted");
+    agent.assert_ended();
+    stray.assert_ended();
+    assert_eq!(result["launched"], 1);
+    assert_eq!(result["last_commit"], project.head());
+    assert_eq!(project.status_of("S00-001"), "todo", "the task is released");
+    assert_eq!(project.trailer("HEAD", "Action"), "interrupt");
+    assert_eq!(project.trailer("HEAD", "Task"), "S00-001");
+    assert_eq!(project.at_head("src/S00-001/half.txt"), "half", "in-scope work is kept");
+    project.assert_clean();
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    project.assert_clean();
+}
+
+#[test]
+fn an_interrupt_ends_the_session_keeps_its_work_and_releases_the_task() {
+    interrupted(Signal::INT, 2);
+}
+
+#[test]
+fn a_termination_ends_the_session_keeps_its_work_and_releases_the_task() {
+    interrupted(Signal::TERM, 15);
+}
+
+#[test]
+fn a_hangup_ends_the_session_keeps_its_work_and_releases_the_task() {
+    interrupted(Signal::HUP, 1);
+}
+
+#[test]
+fn an_interrupted_session_that_left_its_scope_is_a_violation_all_the_same() {
+    let Midway { project, run, mut agent, mut stray, _hold } = midway("echo more >>README.md");
+    let head = project.head();
+    run.signal(Signal::TERM);
+    let finished = run.wait();
+    let result = finished.stopped(128 + 15, "interrupted");
+    agent.assert_ended();
+    stray.assert_ended();
+    assert_says(&format!("{result}{}", project.told("S00-001")), &["README.md"]);
+    assert_eq!(project.head(), head, "no commit is made of a violation");
+    assert_eq!(project.read("README.md"), "# Sample\nmore\n", "nothing is discarded");
+}
+
+#[test]
+fn a_second_signal_kills_at_once() {
+    let project = Project::new();
+    project.config(&json!({"kill_grace_seconds": 600}));
+    let _hold = project.gate("hold");
+    let (mut ready, mut agent) = (project.listener("working"), project.listener("agent"));
+    project.agent("trap '' TERM INT HUP; exec 9>\"$PIPES/agent\"; echo up >&9; tell working; hold hold");
+    let run = project.spawn(&[]);
+    ready.wait();
+    run.signal(Signal::INT);
+    run.signal(Signal::TERM);
+    let finished = run.wait();
+    assert!(matches!(finished.code, Some(130 | 143)), "{finished}");
+    assert_eq!(finished.json()["stop"], "interrupted");
+    agent.assert_ended();
+}
+
+#[test]
+fn a_submit_before_the_interrupt_counts() {
+    let project = Project::new();
+    let _hold = project.gate("hold");
+    let mut ready = project.listener("working");
+    project.agent_on(&[("*/claim", "work; submit; tell working; hold hold")]);
+    let run = project.spawn(&[]);
+    ready.wait();
+    run.signal(Signal::TERM);
+    run.wait().stopped(128 + 15, "interrupted");
+    project.assert_clean();
+    project.run(&[]).complete();
+    project.assert_clean();
+}
+
+#[test]
+fn an_interrupt_of_the_last_allowed_session_is_still_an_interrupt() {
+    let project = Project::new();
+    let _hold = project.gate("hold");
+    let mut ready = project.listener("working");
+    project.agent_on(&[("*/claim", "if seen first; then honest; else tell working; hold hold; fi")]);
+    let run = project.spawn(&["--max-sessions", "1"]);
+    ready.wait();
+    run.signal(Signal::TERM);
+    run.wait().stopped(128 + 15, "interrupted");
+    project.run(&[]).complete();
+}
+
+#[test]
+fn an_interrupted_review_leaves_the_task_under_review() {
+    let project = Project::new();
+    let _hold = project.gate("hold");
+    let mut ready = project.listener("working");
+    project.agent_on(&[("*/review", "if seen review; then approve; else tell working; hold hold; fi")]);
+    let run = project.spawn(&[]);
+    ready.wait();
+    run.signal(Signal::INT);
+    run.wait().stopped(130, "interrupted");
+    assert_eq!(project.status_of("S00-001"), "review");
+    project.run(&[]).complete();
+    assert_eq!(
+        project.steps(),
+        ["S00-001/claim", "S00-001/review", "S00-001/review"],
+        "finished work is not done again"
+    );
+    project.assert_clean();
+}
+
+#[test]
+fn after_a_kill_the_next_start_ends_leftovers_keeps_the_work_and_goes_on() {
+    let Midway { project, run, mut agent, mut stray, _hold } = midway("");
+    run.signal(Signal::KILL);
+    let killed = run.wait();
+    assert_eq!(killed.signal, Some(9), "{killed}");
+    let result = project.run(&[]).complete();
+    agent.assert_ended();
+    stray.assert_ended();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    assert_eq!(result["launched"], 2);
+    let log = project.log();
+    assert_eq!(log.len(), 1 + 1 + 2);
+    assert_eq!(project.trailer(&log[2], "Action"), "recover");
+    assert_eq!(project.trailer(&log[2], "Task"), "S00-001");
+    assert!(project.files_of(&log[2]).contains(&"src/S00-001/half.txt".to_owned()));
+    let actions: Vec<Value> = project.events("S00-001").iter().map(|event| event["action"].clone()).collect();
+    assert_eq!(actions.first(), Some(&json!("claim")));
+    assert_eq!(actions.iter().filter(|action| **action == "claim").count(), 2, "{actions:?}");
+    assert!(actions.len() >= 5, "the release is an event of its own: {actions:?}");
+    project.assert_clean();
+}
+
+#[test]
+fn a_submit_of_an_orphan_never_enters_another_tasks_commit() {
+    let project = Project::tasks(2);
+    let (go, mut ready) = (project.gate("go"), project.listener("working"));
+    let mut tried = project.listener("tried");
+    let body = "if seen first; then honest; else tell working; hold go; work; attempt orphan submit; tell tried; fi";
+    project.agent_on(&[("S00-001/claim", body)]);
+    let run = project.spawn(&[]);
+    ready.wait();
+    run.signal(Signal::KILL);
+    let killed = run.wait();
+    assert_eq!(killed.signal, Some(9), "{killed}");
+    // The orphan finishes while nobody coordinates.
+    go.open();
+    tried.wait();
+    project.run(&[]).complete();
+    for commit in project.log() {
+        let task = project.trailer(&commit, "Task");
+        for file in
+            project.files_of(&commit).iter().filter(|_| !task.is_empty()).filter(|file| file.starts_with("src/"))
+        {
+            assert!(file.starts_with(&format!("src/{task}/")), "{file} is in a commit of {task}");
+        }
+    }
+    project.assert_clean();
+}
+
+#[test]
+fn after_a_kill_leftovers_that_cannot_be_attributed_stop_the_start_with_their_list() {
+    let Midway { project, run, mut agent, mut stray, _hold } = midway("echo more >>README.md; write lib/new.txt x");
+    run.signal(Signal::KILL);
+    let killed = run.wait();
+    assert_eq!(killed.signal, Some(9), "{killed}");
+    let finished = project.run(&[]);
+    assert_eq!(finished.code, Some(2), "{finished}");
+    assert_says(&format!("{finished}"), &["README.md", "lib/new.txt", "runner recover"]);
+    agent.assert_ended();
+    stray.assert_ended();
+    assert_eq!(project.read("README.md"), "# Sample\nmore\n", "nothing is discarded");
+    // When a person has put it in order, the night goes on.
+    project.git(&["checkout", "-q", "README.md"]);
+    project.remove("lib/new.txt");
+    project.run(&[]).complete();
+    project.assert_clean();
+}
+
+#[test]
+fn a_kill_in_every_session_still_ends_in_a_finished_plan() {
+    let project = Project::tasks(2);
+    let _hold = project.gate("hold");
+    let mut ready = project.listener("working");
+    project.agent("if seen \"$RUNNER_TASK_ID-$RUNNER_ACTION\"; then honest; else tell working; hold hold; fi");
+    for _ in 0..4 {
+        let run = project.spawn(&[]);
+        ready.wait();
+        run.signal(Signal::KILL);
+        let killed = run.wait();
+        assert_eq!(killed.signal, Some(9), "{killed}");
+    }
+    project.run(&[]).complete();
+    assert_eq!(project.steps().len(), 8);
+    project.assert_clean();
+}
+
+#[test]
+fn an_interrupt_between_sessions_leaves_nothing_half_done() {
+    let project = Project::tasks(3);
+    let mut ready = project.listener("working");
+    let go = project.gate("go");
+    // The signal comes while the session is over but for its last breath.
+    project.agent_on(&[("S00-002/review", "approve; tell working; hold go")]);
+    let run = project.spawn(&[]);
+    ready.wait();
+    run.signal(Signal::INT);
+    go.open();
+    run.wait().stopped(130, "interrupted");
+    assert_eq!(project.status_of("S00-002"), "done");
+    project.assert_clean();
+    project.run(&[]).complete();
+    project.assert_clean();
+}
