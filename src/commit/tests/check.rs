@@ -159,3 +159,17 @@ fn formats_that_cannot_be_written_are_named() {
         sandbox.write(".git/config", kept[0]);
     }
 }
+
+#[test]
+fn a_founded_repository_takes_commits_at_once() {
+    let sandbox = Sandbox::bare_folder();
+    sandbox.write(".gitignore", "*.log\n");
+    sandbox.write("x.log", "x\n");
+    let first = crate::commit::found(&sandbox.root(), "Begin the demonstration").unwrap();
+    // Where the machine knows an identity none is written; this sandbox does not look there.
+    sandbox.git(&["config", "user.name", "Ada"]);
+    sandbox.git(&["config", "user.email", "ada@example.org"]);
+    assert_eq!(sandbox.open().check(now()).unwrap().commit, first);
+    sandbox.assert_clean();
+    assert_eq!(sandbox.git(&["ls-files"]), ".gitignore\nplanning/plan.txt");
+}
