@@ -102,8 +102,7 @@ pub fn compose(words: &Words<'_>, trailers: &Trailers<'_>) -> String {
         ("Status", &one_line(trailers.status)),
         ("Task-Title", &one_line(trailers.title)),
     ] {
-        text.push_str(&format!("{name}: {value}"));
-        text.truncate(text.trim_end_matches(' ').len());
+        text.push_str(format!("{name}: {value}").trim_end());
         text.push('\n');
     }
     text

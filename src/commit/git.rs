@@ -219,12 +219,11 @@ fn redirected_config(git: &git2::Repository, surroundings: &Surroundings) -> Res
             system.map(PathBuf::from).or_else(|| Config::find_system().ok()).map(|at| (at, ConfigLevel::System)),
         );
     }
-    match global {
-        Some(path) => files.push((PathBuf::from(path), ConfigLevel::Global)),
-        None => {
-            files.extend(Config::find_xdg().ok().map(|at| (at, ConfigLevel::XDG)));
-            files.extend(Config::find_global().ok().map(|at| (at, ConfigLevel::Global)));
-        }
+    if let Some(path) = global {
+        files.push((PathBuf::from(path), ConfigLevel::Global));
+    } else {
+        files.extend(Config::find_xdg().ok().map(|at| (at, ConfigLevel::XDG)));
+        files.extend(Config::find_global().ok().map(|at| (at, ConfigLevel::Global)));
     }
     files.push((git.commondir().join("config"), ConfigLevel::Local));
     let own = git.config().and_then(|config| config.get_bool("extensions.worktreeConfig")).unwrap_or(false);

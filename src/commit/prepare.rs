@@ -19,6 +19,9 @@ use crate::fault;
 use crate::fs;
 use crate::relpath::RelPath;
 
+/// How many files are synced at the same time.
+const SYNCS_AT_ONCE: usize = 16;
+
 /// What moving the branch came to.
 #[derive(PartialEq, Eq)]
 enum Moved {
@@ -132,11 +135,19 @@ impl Repository {
     /// Makes new objects durable before anything names them; those in packs are.
     fn sync_objects(&self, objects: &[Oid]) -> Result<(), CommitError> {
         let folder = self.git.commondir().join("objects");
-        for oid in objects {
+        let loose = |oid: &Oid| {
             let digits = oid.to_string();
-            sync_if_present(&folder.join(&digits[..2]).join(&digits[2..]))?;
-        }
-        Ok(())
+            folder.join(&digits[..2]).join(&digits[2..])
+        };
+        let paths: Vec<PathBuf> = objects.iter().map(loose).collect();
+        // Syncs that wait at the same time share one journal commit and one flush of the disk; one after the other, each
+        // has its own.
+        std::thread::scope(|scope| {
+            let share = paths.len().div_ceil(SYNCS_AT_ONCE).max(1);
+            let sync = |part: &[PathBuf]| part.iter().try_for_each(|path| sync_if_present(path));
+            let threads: Vec<_> = paths.chunks(share).map(|part| scope.spawn(move || sync(part))).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("syncing a file does not panic"))
+        })
     }
 
     /// Compare and swap: only from the parent, under the branch's lock file, with a line in the reflog.
@@ -144,7 +155,7 @@ impl Repository {
         const DOING: &str = "move the branch";
         let (branch, commit) = (prepared.branch.as_str(), prepared.commit.oid());
         let path = self.git.commondir().join(branch);
-        let fail = |error: git2::Error| self.locked_or(error, DOING, &path);
+        let fail = |error: git2::Error| locked_or(error, DOING, &path);
         let mut transaction = self.git.transaction().map_err(GitError::new(DOING))?;
         transaction.lock_ref(branch).map_err(fail)?;
         let at = self.git.refname_to_id(branch).map_err(GitError::new(DOING))?;
@@ -165,20 +176,6 @@ impl Repository {
         transaction.commit().map_err(fail)?;
         sync_if_present(&path)?;
         Ok(Moved::Now)
-    }
-
-    /// A lock file in the way is named, with whoever holds it.
-    fn locked_or(&self, error: git2::Error, doing: &'static str, target: &Path) -> CommitError {
-        let mut name = target.as_os_str().to_owned();
-        name.push(".lock");
-        let lock = PathBuf::from(name);
-        if !matches!(error.code(), ErrorCode::Locked) {
-            return GitError::new(doing)(error).into();
-        }
-        let lock = look_at_lock(&lock, None).unwrap_or(LockFile { path: lock, age_seconds: None, holders: Vec::new() });
-        let advice =
-            "the commit is kept and is finished by the next start; if no git command is running, remove the file";
-        Refusal::LockFile { lock, advice }.into()
     }
 
     fn write_index(&mut self, prepared: &Prepared) -> Result<(), CommitError> {
@@ -205,7 +202,7 @@ impl Repository {
         }
         fault::point("commit:index");
         let path = self.index.path().map(Path::to_owned).unwrap_or_default();
-        self.index.write().map_err(|error| self.locked_or(error, DOING, &path))
+        self.index.write().map_err(|error| locked_or(error, DOING, &path))
     }
 
     /// The files a commit has at `paths`.
@@ -241,7 +238,20 @@ impl Repository {
     }
 }
 
-/// Syncs a file, if there is one, and its folder's entry of it.
+/// A lock file in the way is named, with whoever holds it.
+fn locked_or(error: git2::Error, doing: &'static str, target: &Path) -> CommitError {
+    let mut name = target.as_os_str().to_owned();
+    name.push(".lock");
+    let lock = PathBuf::from(name);
+    if !matches!(error.code(), ErrorCode::Locked) {
+        return GitError::new(doing)(error).into();
+    }
+    let lock = look_at_lock(&lock, None).unwrap_or(LockFile { path: lock, age_seconds: None, holders: Vec::new() });
+    let advice = "the commit is kept and is finished by the next start; if no git command is running, remove the file";
+    Refusal::LockFile { lock, advice }.into()
+}
+
+/// Syncs a file, if there is one; it is new under its name, and the file systems with a journal then keep the name too.
 fn sync_if_present(path: &Path) -> Result<(), CommitError> {
     match fs::open_to_read(path) {
         Ok(file) => {

@@ -67,7 +67,16 @@ impl Repository {
                 }
                 continue;
             }
-            match (entry, looker.look(path)?) {
+            let found = match looker.look(path) {
+                Err(CommitError::File(error)) => return Err(error.into()),
+                Err(_) => {
+                    // What git cannot keep at all certainly differs from what it has.
+                    modified.push(path.clone());
+                    continue;
+                }
+                Ok(found) => found,
+            };
+            match (entry, found) {
                 (None, None) => {}
                 (Some(entry), Some(found)) if entry.mode == found.mode => {
                     if plain_id(&found.bytes)? != entry.id {

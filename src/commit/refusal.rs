@@ -215,7 +215,7 @@ pub enum CommitError {
         path: RelPath,
     },
     /// The `git` program could not be run or failed.
-    #[error("{purpose} failed: {reason}")]
+    #[error("{purpose} failed; the work is kept: mend that and start again\n{reason}")]
     Program {
         /// For example `git hash-object` or `the pre-commit hook`.
         purpose: String,
@@ -239,7 +239,7 @@ pub enum CommitError {
     /// Git's own failure.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// A file could not be read or synced.
+    /// A file could not be read.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -247,11 +247,11 @@ pub enum CommitError {
 /// The first names of a list and how many more there are.
 fn listed(paths: &[RelPath]) -> String {
     const SHOWN: usize = 10;
-    let mut text = paths.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    if paths.len() > SHOWN {
-        text.push_str(&format!(" and {} more", paths.len() - SHOWN));
+    let text = paths.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match paths.len().saturating_sub(SHOWN) {
+        0 => text,
+        more => format!("{text} and {more} more"),
     }
-    text
 }
 
 fn are(count: usize) -> String {

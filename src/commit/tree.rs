@@ -49,14 +49,12 @@ impl<'a> TreeWriter<'a> {
 
     /// The root tree: `base` with the changes.
     pub(super) fn write(&mut self, base: &Tree<'_>, changes: Vec<(&RelPath, Leaf)>) -> Result<Oid, TreeFault> {
-        match self.folder(Some(base), 0, changes)? {
-            Some(oid) => Ok(oid),
-            None => {
-                let empty = self.git.treebuilder(None)?.write()?;
-                self.written.push(empty);
-                Ok(empty)
-            }
+        if let Some(oid) = self.folder(Some(base), 0, changes)? {
+            return Ok(oid);
         }
+        let empty = self.git.treebuilder(None)?.write()?;
+        self.written.push(empty);
+        Ok(empty)
     }
 
     /// One folder, whose path is the first `depth` bytes of every change's; `None` if nothing is left in it.

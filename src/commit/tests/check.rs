@@ -25,7 +25,9 @@ fn a_folder_that_is_no_repository_or_not_its_top_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.write("inner/planning/x", "");
     assert!(matches!(sandbox.try_open_at(&sandbox.path("inner")).err(), Some(Refusal::NoRepository { .. })));
-    sandbox.git(&["config", "core.worktree", "/tmp"]);
+    sandbox.write("../elsewhere/x", "");
+    let elsewhere = sandbox.root().with_file_name("elsewhere");
+    sandbox.git(&["config", "core.worktree", &elsewhere.to_string_lossy()]);
     assert!(matches!(refusal(&sandbox), Refusal::NotTheTop { .. }));
 }
 
@@ -152,8 +154,22 @@ fn formats_that_cannot_be_written_are_named() {
         sandbox.git(&["config", key, value]);
         let found = refusal(&sandbox).to_string();
         assert!(found.contains(named), "{found}");
-        let config = std::fs::read_to_string(sandbox.path(".git/config")).unwrap();
+        let config = sandbox.read(".git/config");
         let kept: Vec<&str> = config.split("[extensions]").collect();
         sandbox.write(".git/config", kept[0]);
     }
+}
+
+#[test]
+fn a_founded_repository_takes_commits_at_once() {
+    let sandbox = Sandbox::bare_folder();
+    sandbox.write(".gitignore", "*.log\n");
+    sandbox.write("x.log", "x\n");
+    let first = crate::commit::found(&sandbox.root(), "Begin the demonstration").unwrap();
+    // Where the machine knows an identity none is written; this sandbox does not look there.
+    sandbox.git(&["config", "user.name", "Ada"]);
+    sandbox.git(&["config", "user.email", "ada@example.org"]);
+    assert_eq!(sandbox.open().check(now()).unwrap().commit, first);
+    sandbox.assert_clean();
+    assert_eq!(sandbox.git(&["ls-files"]), ".gitignore\nplanning/plan.txt");
 }

@@ -97,6 +97,10 @@ impl Sandbox {
         crate::fs::replace(&path, content.as_ref()).unwrap();
     }
 
+    pub(super) fn read(&self, name: &str) -> String {
+        String::from_utf8(crate::fs::read(&self.path(name)).unwrap()).unwrap()
+    }
+
     pub(super) fn script(&self, name: &str, content: &str) {
         self.write(name, content);
         std::fs::set_permissions(self.path(name), std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -157,6 +157,8 @@ fn what_git_cannot_keep_is_refused_by_name_and_nothing_moves() {
         assert!(matches!(error(path), CommitError::BadPath { .. }), "{path}: {:?}", error(path));
     }
     assert_eq!(sandbox.git(&["rev-parse", "HEAD"]), head);
+    let odd = paths(&["nested/inner.txt", "pipe"]);
+    assert_eq!(sandbox.open().modified(&odd).unwrap(), odd);
 }
 
 #[test]

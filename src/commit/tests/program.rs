@@ -127,7 +127,7 @@ fn a_hook_sees_exactly_the_commit() {
     sandbox.write("src/b.txt", "staged\n");
     sandbox.git(&["add", "src/b.txt"]);
     sandbox.commit(&["a.txt"]).unwrap();
-    let seen = std::fs::read_to_string(sandbox.root().with_file_name("seen")).unwrap();
+    let seen = sandbox.read("../seen");
     assert_eq!(seen, "M\ta.txt\nsrc/b.txt\n");
 }
 
@@ -150,7 +150,7 @@ fn a_message_hook_may_add_to_the_message_but_not_empty_it() {
     sandbox.script(".git/hooks/post-commit", "#!/bin/sh\ngit log -1 --format=%s >../told\nexit 1\n");
     sandbox.commit(&["a.txt"]).unwrap();
     assert_eq!(sandbox.git(&["log", "-1", "--format=%(trailers)"]).trim(), "Task: S00-001\nChange-Id: I1");
-    let told = std::fs::read_to_string(sandbox.root().with_file_name("told")).unwrap();
+    let told = sandbox.read("../told");
     assert_eq!(told, "Change some of the files\n");
     sandbox.assert_clean();
     let sandbox = with_hook("commit-msg", "#!/bin/sh\n: >\"$1\"\n");

@@ -20,7 +20,7 @@ fn tracked_files_carry_the_stat_of_the_file_after_a_commit() {
         assert_eq!(tracked.index_mtime.map(|(seconds, _)| seconds), Some(index.mtime()));
         for entry in &tracked.entries {
             let file = entry.path.under(&sandbox.root()).metadata().unwrap();
-            assert_eq!(i64::from(entry.stat.mtime.0), file.mtime());
+            assert_eq!(entry.stat.mtime.0, file.mtime());
             assert_eq!(i64::from(entry.stat.ctime.1), file.ctime_nsec());
             assert_eq!((u64::from(entry.stat.size), entry.mode), (file.size(), 0o100_644));
             let oid = crate::ids::hex(&entry.oid);
