@@ -6,10 +6,10 @@ use super::tracked::{KIND, LINK, SUBMODULE, Tracked};
 use crate::relpath::RelPath;
 
 /// Pairs two lists sorted by path.
-pub(super) fn pairs<'a, A, B>(
+pub(super) fn pairs<'a, A, B, P: Ord>(
     left: &'a [A],
     right: &'a [B],
-    paths: (impl Fn(&A) -> &RelPath, impl Fn(&B) -> &RelPath),
+    paths: (impl Fn(&A) -> &P, impl Fn(&B) -> &P),
 ) -> Vec<(Option<&'a A>, Option<&'a B>)> {
     let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
     let mut pairs = Vec::with_capacity(left.len().max(right.len()));
