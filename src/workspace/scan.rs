@@ -10,10 +10,10 @@ use std::os::fd::BorrowedFd;
 use super::change::Finding;
 use super::content::ContentId;
 use super::folder::Stamp;
-use super::ignore_rules::Rules;
+use super::ground::{Ground, RuleSource};
 use super::snapshot::Options;
 use super::tracked::Tracked;
-use super::walk::{self, FolderRules, Ground};
+use super::walk::{self, FolderRules};
 use crate::relpath::RelPath;
 
 /// What of the root's folder is never part of the work tree.
@@ -51,15 +51,6 @@ pub(super) struct Entry {
 pub(super) struct Scan {
     pub(super) entries: Vec<Entry>,
     pub(super) findings: Vec<Finding>,
-}
-
-/// Where the ignore rules come from.
-#[derive(Clone, Copy)]
-pub(super) enum RuleSource<'a> {
-    /// From the tree, as it is now; the rules hold those from outside the tree, and others that save parsing them again.
-    Tree(&'a Rules),
-    /// From an earlier moment.
-    Frozen(&'a Rules),
 }
 
 /// From this many files on two threads share the walk; below it the second one costs more than it saves.
