@@ -110,7 +110,7 @@ impl Snapshotter {
     pub fn take(&mut self, tracked: Option<Arc<TrackedFiles>>) -> Result<Snapshot, SnapshotError> {
         let root = self.open()?;
         let has_index = tracked.is_some();
-        let tracked = tracked.unwrap_or_default();
+        let tracked = in_order(tracked.unwrap_or_default());
         let rules = self.rules.with_outer(self.outer_rules()?);
         let moment = file_clock();
         let (mut scan, folders) = self.scan(root.as_fd(), &tracked, RuleSource::Tree(&rules))?;
@@ -209,6 +209,14 @@ impl Snapshotter {
             change.leaves_root = links::leaves_root(&self.options.root, &change.path);
         }
     }
+}
+
+/// The same, sorted by path if it was not.
+fn in_order(mut tracked: Arc<TrackedFiles>) -> Arc<TrackedFiles> {
+    if !tracked.entries.is_sorted_by(|a, b| a.path <= b.path) {
+        Arc::make_mut(&mut tracked).entries.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+    tracked
 }
 
 /// The content an entry had when it was read with the very same stamp.
