@@ -65,14 +65,11 @@ fn begin(length: u64) -> Sha1 {
 mod tests {
     use super::{EMPTY, of_bytes};
 
-    fn hex(id: [u8; 20]) -> String {
-        id.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
     #[test]
     fn ids_are_the_ones_git_gives() {
         assert_eq!(of_bytes(b""), EMPTY);
         // `printf 'hello\n' | git hash-object --stdin`
-        assert_eq!(hex(of_bytes(b"hello\n")), "ce013625030ba8dba906f756967f9e9ca394464a");
+        let expected = *b"\xce\x01\x36\x25\x03\x0b\xa8\xdb\xa9\x06\xf7\x56\x96\x7f\x9e\x9c\xa3\x94\x46\x4a";
+        assert_eq!(of_bytes(b"hello\n"), expected);
     }
 }

@@ -5,12 +5,25 @@ use super::scan::{Entry, EntryKind, NEVER_WATCHED};
 use super::tracked::{KIND, LINK, SUBMODULE, Tracked};
 use crate::relpath::RelPath;
 
-/// Pairs two lists sorted by path.
-pub(super) fn pairs<'a, A, B, P: Ord>(
-    left: &'a [A],
-    right: &'a [B],
-    paths: (impl Fn(&A) -> &P, impl Fn(&B) -> &P),
-) -> Vec<(Option<&'a A>, Option<&'a B>)> {
+/// What has a place in a list sorted by path.
+pub(super) trait Placed {
+    /// The kind of path.
+    type Path: Ord;
+
+    /// Its path.
+    fn path(&self) -> &Self::Path;
+}
+
+impl Placed for Entry {
+    type Path = RelPath;
+
+    fn path(&self) -> &RelPath {
+        &self.path
+    }
+}
+
+/// What is called the same in two lists sorted by path, side by side.
+pub(super) fn pairs<'a, T: Placed>(left: &'a [T], right: &'a [T]) -> Vec<(Option<&'a T>, Option<&'a T>)> {
     let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
     let mut pairs = Vec::with_capacity(left.len().max(right.len()));
     loop {
@@ -18,7 +31,7 @@ pub(super) fn pairs<'a, A, B, P: Ord>(
             (None, None) => return pairs,
             (Some(_), None) => std::cmp::Ordering::Less,
             (None, Some(_)) => std::cmp::Ordering::Greater,
-            (Some(a), Some(b)) => paths.0(a).cmp(paths.1(b)),
+            (Some(a), Some(b)) => a.path().cmp(b.path()),
         };
         let a = if order.is_le() { left.next() } else { None };
         let b = if order.is_ge() { right.next() } else { None };
@@ -35,7 +48,7 @@ pub(super) fn between(before: &[Entry], after: &[Entry], unreadable: &[&RelPath]
         is_link: entry.kind == EntryKind::Link,
         leaves_root: false,
     };
-    pairs(before, after, (|entry| &entry.path, |entry| &entry.path))
+    pairs(before, after)
         .into_iter()
         .filter_map(|pair| match pair {
             (Some(gone), None) => {

@@ -30,7 +30,7 @@ impl From<FileType> for Kind {
             FileType::Fifo => Self::Special("a FIFO"),
             FileType::Socket => Self::Special("a socket"),
             FileType::CharacterDevice | FileType::BlockDevice => Self::Special("a device"),
-            _ => Self::Special("of an unknown kind"),
+            FileType::Unknown => Self::Special("of an unknown kind"),
         }
     }
 }

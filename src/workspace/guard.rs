@@ -4,7 +4,7 @@
 //! when its stamp is another or was young. The index, objects and logs of git are left out: git writes them by itself.
 
 use std::collections::BTreeSet;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::ChangeKind;
 use super::content::{self, ContentId};
-use super::diff::pairs;
+use super::diff::{Placed, pairs};
 use super::folder::{self, Folder, Kind, Stamp, file_clock};
 use crate::project::Project;
 use crate::relpath::RelPath;
@@ -150,6 +150,14 @@ impl Entry {
     }
 }
 
+impl Placed for Entry {
+    type Path = GuardedPath;
+
+    fn path(&self) -> &GuardedPath {
+        &self.path
+    }
+}
+
 /// All guarded files at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Guarded {
@@ -161,7 +169,7 @@ pub struct Guarded {
 impl Guarded {
     /// What differs from an earlier moment; sorted by path.
     pub fn differences(&self, before: &Self) -> Vec<Tampering> {
-        pairs(&before.entries, &self.entries, (|entry| &entry.path, |entry| &entry.path))
+        pairs(&before.entries, &self.entries)
             .into_iter()
             .filter_map(|(old, new)| {
                 let (path, kind) = match (old, new) {
@@ -251,6 +259,14 @@ struct Look<'a> {
     folders: BTreeSet<GuardedPath>,
 }
 
+/// A name to be looked at.
+struct Spot<'a> {
+    at: BorrowedFd<'a>,
+    name: &'a CStr,
+    path: GuardedPath,
+    depth: usize,
+}
+
 impl Look<'_> {
     fn area(&mut self, area: Area, base: &Path, names: &[&str]) -> Result<(), GuardError> {
         let fail = |source| GuardError { path: base.to_owned(), source };
@@ -258,47 +274,45 @@ impl Look<'_> {
         for name in names {
             let path = GuardedPath { area, path: (*name).into() };
             let name = CString::new(*name).map_err(|e| fail(e.into()))?;
-            self.name(at.as_fd(), &name, path, 0).map_err(fail)?;
+            self.name(Spot { at: at.as_fd(), name: &name, path, depth: 0 }).map_err(fail)?;
         }
         Ok(())
     }
 
-    /// Looks at one name; what is not there is no entry. A part that cannot be looked at is an opaque entry, except at the
-    /// very start of an area.
-    fn name(&mut self, at: BorrowedFd<'_>, name: &CString, path: GuardedPath, depth: usize) -> io::Result<()> {
-        let Some(stamp) = folder::stamp(at, name)? else { return Ok(()) };
+    /// Looks at one name; what is not there is no entry, what cannot be looked into is an opaque one.
+    fn name(&mut self, spot: Spot<'_>) -> io::Result<()> {
+        let Some(stamp) = folder::stamp(spot.at, spot.name)? else { return Ok(()) };
         let held = match stamp.kind() {
-            Kind::Folder if is_free(&path) => return Ok(()),
-            Kind::Folder => match self.folder(at, name, &path, depth) {
+            Kind::Folder if is_free(&spot.path) => return Ok(()),
+            Kind::Folder => match self.folder(&spot) {
+                Ok(()) => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(_) => Held::Opaque,
-                Ok(()) => return Ok(()),
             },
             Kind::Special(_) => Held::Opaque,
-            Kind::File | Kind::Link => match self.remembered(&path, &stamp) {
+            Kind::File | Kind::Link => match self.remembered(&spot.path, &stamp) {
                 Some(held) => held,
-                None => match read(at, name, &stamp) {
+                None => match read(&spot, &stamp) {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
                     read => read.unwrap_or(Held::Opaque),
                 },
             },
         };
         let is_young = stamp.is_young(self.moment);
-        self.entries.push(Entry { path, stamp, is_young, held });
+        self.entries.push(Entry { path: spot.path, stamp, is_young, held });
         Ok(())
     }
 
-    fn folder(&mut self, at: BorrowedFd<'_>, name: &CString, path: &GuardedPath, depth: usize) -> io::Result<()> {
-        if depth == DEEPEST {
+    fn folder(&mut self, spot: &Spot<'_>) -> io::Result<()> {
+        if spot.depth == DEEPEST {
             return Err(io::Error::other("nested too deeply"));
         }
-        let mut open = Folder::open(at, name)?;
+        let mut open = Folder::open(spot.at, spot.name)?;
         let items = open.items()?;
-        self.folders.insert(path.clone());
-        let at = open.fd()?;
+        self.folders.insert(spot.path.clone());
         for item in items {
-            let path = GuardedPath { area: path.area, path: path.path.child(item.name.to_bytes()) };
-            self.name(at, &item.name, path, depth + 1)?;
+            let path = GuardedPath { area: spot.path.area, path: spot.path.path.child(item.name.to_bytes()) };
+            self.name(Spot { at: open.fd()?, name: &item.name, path, depth: spot.depth + 1 })?;
         }
         Ok(())
     }
@@ -314,13 +328,13 @@ fn is_free(path: &GuardedPath) -> bool {
     path.area == Area::Root && FREE_IN_ROOT.iter().any(|free| free.as_bytes() == path.path.as_bytes())
 }
 
-fn read(at: BorrowedFd<'_>, name: &CString, stamp: &Stamp) -> io::Result<Held> {
-    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
+fn read(spot: &Spot<'_>, stamp: &Stamp) -> io::Result<Held> {
+    let name = Path::new(OsStr::from_bytes(spot.name.to_bytes()));
     if stamp.kind() == Kind::Link {
-        return Ok(Held::Link(folder::link_target(at, name)?.into()));
+        return Ok(Held::Link(folder::link_target(spot.at, name)?.into()));
     }
     if stamp.size > LARGEST_HELD {
-        return Ok(Held::Digest(content::of_file(at, name, &mut vec![0; 64 * 1024])?.id));
+        return Ok(Held::Digest(content::of_file(spot.at, name, &mut vec![0; 64 * 1024])?.id));
     }
-    Ok(Held::Content(folder::read_file(at, name)?.into()))
+    Ok(Held::Content(folder::read_file(spot.at, name)?.into()))
 }

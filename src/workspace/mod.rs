@@ -8,6 +8,7 @@ mod content;
 mod diff;
 mod folder;
 mod glob;
+mod ground;
 mod guard;
 mod ignore_rules;
 mod links;

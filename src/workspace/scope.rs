@@ -82,7 +82,7 @@ impl fmt::Display for Violation {
 
 /// The changes that `scope` does not allow, sorted by path, each path once.
 pub fn violations(changes: &Changes, scope: &Scope) -> Vec<Violation> {
-    let changed = changes.changed.iter().filter_map(|change| {
+    let edits = changes.changed.iter().filter_map(|change| {
         let why = if !scope.contains(&change.path) {
             Why::OutOfScope
         } else if change.leaves_root {
@@ -97,7 +97,7 @@ pub fn violations(changes: &Changes, scope: &Scope) -> Vec<Violation> {
         .iter()
         .filter(|finding| finding.kind != FindingKind::Vanished && !scope.contains(&finding.path))
         .map(|finding| Violation { path: finding.path.clone(), why: Why::Unwatchable(finding.kind) });
-    let mut violations: Vec<_> = changed.chain(found).collect();
+    let mut violations: Vec<_> = edits.chain(found).collect();
     // Stable: where a path is both, the change comes first and stays.
     violations.sort_by(|a, b| a.path.cmp(&b.path));
     violations.dedup_by(|later, earlier| later.path == earlier.path);

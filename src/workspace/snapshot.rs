@@ -11,9 +11,10 @@ use super::change::{Change, ChangeKind, Changes, Finding, FindingKind};
 use super::content;
 use super::diff::{self, pairs};
 use super::folder::{self, file_clock};
+use super::ground::RuleSource;
 use super::ignore_rules::Rules;
 use super::links;
-use super::scan::{Entry, EntryKind, RuleSource, Scan, scan};
+use super::scan::{Entry, EntryKind, Scan, scan};
 use super::tracked::TrackedFiles;
 use super::walk::FolderRules;
 use crate::fs::{self, FileError};
@@ -114,7 +115,7 @@ impl Snapshotter {
     pub fn take(&mut self, tracked: Option<Arc<TrackedFiles>>) -> Result<Snapshot, SnapshotError> {
         let root = self.open()?;
         let has_index = tracked.is_some();
-        let tracked = tracked.unwrap_or_default();
+        let tracked = in_order(tracked.unwrap_or_default());
         let rules = self.rules.with_outer(self.outer_rules()?);
         let moment = file_clock();
         let (mut scan, folders) = self.scan(root.as_fd(), &tracked, RuleSource::Tree(&rules))?;
@@ -182,7 +183,7 @@ impl Snapshotter {
         for entry in &mut *entries {
             entry.is_young = entry.stamp.is_young(moment);
         }
-        let known: Vec<_> = pairs(&self.known, entries, (|entry| &entry.path, |entry| &entry.path))
+        let known: Vec<_> = pairs(&self.known, entries)
             .into_iter()
             .filter(|(_, entry)| entry.is_some())
             .map(|(known, entry)| known.zip(entry).and_then(|(known, entry)| remembered(known, entry)))
@@ -215,6 +216,14 @@ impl Snapshotter {
     }
 }
 
+/// The same, sorted by path if it was not.
+fn in_order(mut tracked: Arc<TrackedFiles>) -> Arc<TrackedFiles> {
+    if !tracked.entries.is_sorted_by(|a, b| a.path <= b.path) {
+        Arc::make_mut(&mut tracked).entries.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+    tracked
+}
+
 /// The content an entry had when it was read with the very same stamp.
 fn remembered(known: &Entry, entry: &Entry) -> Option<content::ContentId> {
     let is_same = known.kind == entry.kind && known.stamp == entry.stamp && !known.is_young;
@@ -224,7 +233,7 @@ fn remembered(known: &Entry, entry: &Entry) -> Option<content::ContentId> {
 /// Fills in what is the same as before; says which entries have to be read to know. What is new, or differs in kind or size,
 /// has changed without being read.
 fn carry_over(before: &[Entry], after: &mut [Entry], moment: (i64, u32)) -> Vec<bool> {
-    let found: Vec<_> = pairs(before, after, (|entry| &entry.path, |entry| &entry.path))
+    let found: Vec<_> = pairs(before, after)
         .into_iter()
         .filter_map(|(old, new)| Some((old, new?)))
         .map(|(old, new)| {

@@ -3,7 +3,6 @@
 //! Each job holds the descriptor of the folder above it, so that no path is resolved twice and no link is followed; working
 //! off the newest first keeps few of them open.
 
-use std::cmp::Ordering;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,10 +10,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::change::{Finding, FindingKind};
 use super::folder::{self, Folder, Item, Kind, Stamp};
-use super::ignore_rules::{Level, Patterns, Rules};
-use super::scan::{Entry, EntryKind, NEVER_WATCHED, RuleSource};
-use super::snapshot::Options;
-use super::tracked::{SUBMODULE, Tracked};
+use super::ground::{Ground, RuleSource};
+use super::ignore_rules::{Level, Patterns};
+use super::scan::{Entry, EntryKind, NEVER_WATCHED};
+use super::tracked::SUBMODULE;
 use crate::relpath::RelPath;
 
 /// Deeper than this a folder is reported, not entered: each level holds a descriptor open.
@@ -22,13 +21,6 @@ const DEEPEST: usize = 256;
 
 /// The rules of one folder, by its path from the root.
 pub(super) type FolderRules = (Vec<u8>, Arc<Patterns>);
-
-/// What all threads look at.
-pub(super) struct Ground<'a> {
-    pub(super) options: &'a Options,
-    pub(super) tracked: &'a [Tracked],
-    pub(super) rules: RuleSource<'a>,
-}
 
 /// What one thread found, in no order but that of each folder.
 #[derive(Default)]
@@ -70,13 +62,38 @@ struct Here {
     level: Option<Arc<Level>>,
     /// The tracked files that lie in it: a part of the sorted list.
     tracked: (usize, usize),
-    /// It, or a folder above it, is ignored.
-    is_ignored: bool,
-    /// It, or a folder above it, is named in `watch`.
-    is_named: bool,
-    is_submodule_top: bool,
-    is_in_submodule: bool,
+    standing: Standing,
+    repository: Repository,
     depth: usize,
+}
+
+/// What becomes of a folder's untracked files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Standing {
+    /// The rules decide file by file.
+    #[default]
+    Plain,
+    /// It, or a folder above it, is ignored.
+    Ignored,
+    /// It, or a folder above it, is named in `watch`.
+    Named,
+}
+
+/// Whose a folder is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Repository {
+    #[default]
+    Own,
+    SubmoduleTop,
+    Submodule,
+}
+
+/// A path that is being looked at.
+struct Spot<'a> {
+    path: &'a [u8],
+    here: &'a Here,
+    /// Its place among the tracked files.
+    tracked: Option<usize>,
 }
 
 impl Job {
@@ -119,20 +136,21 @@ impl Shared {
         }
     }
 
-    fn done(&self, more: &mut Vec<Job>) {
-        let mut stack = self.lock();
-        stack.busy -= 1;
-        stack.jobs.append(more);
-        self.changed.notify_all();
+    fn add(&self, jobs: &mut Vec<Job>) {
+        if !jobs.is_empty() {
+            self.lock().jobs.append(jobs);
+            self.changed.notify_all();
+        }
     }
 }
 
-/// Marks a job as done also when its thread panics, so that no other thread waits for it for ever.
-struct Finish<'a>(&'a Shared, Vec<Job>);
+/// A job in work. Dropping ends it, also when its thread panics, so that no other thread waits for it for ever.
+struct InWork<'a>(&'a Shared);
 
-impl Drop for Finish<'_> {
+impl Drop for InWork<'_> {
     fn drop(&mut self) {
-        self.0.done(&mut self.1);
+        self.0.lock().busy -= 1;
+        self.0.changed.notify_all();
     }
 }
 
@@ -140,10 +158,11 @@ impl Drop for Finish<'_> {
 pub(super) fn walk(ground: &Ground<'_>, top: Job, threads: usize) -> Vec<Part> {
     let shared = Shared { stack: Mutex::new(Stack { jobs: vec![top], busy: 0 }), changed: Condvar::new() };
     let work = || {
-        let mut worker = Worker { ground, part: Part::default() };
+        let mut worker = Worker { ground, part: Part::default(), more: Vec::new() };
         while let Some(job) = shared.next() {
-            let mut finish = Finish(&shared, Vec::new());
-            worker.folder(job, &mut finish.1);
+            let _in_work = InWork(&shared);
+            worker.folder(job);
+            shared.add(&mut worker.more);
         }
         worker.part
     };
@@ -160,20 +179,22 @@ pub(super) fn walk(ground: &Ground<'_>, top: Job, threads: usize) -> Vec<Part> {
 struct Worker<'a> {
     ground: &'a Ground<'a>,
     part: Part,
+    /// Jobs that the current one gives rise to.
+    more: Vec<Job>,
 }
 
 impl Worker<'_> {
-    fn folder(&mut self, job: Job, more: &mut Vec<Job>) {
+    fn folder(&mut self, job: Job) {
         let Job { place, here } = job;
         match place.open() {
-            Ok((folder, items)) => self.items(here, &Arc::new(folder), items, more),
+            Ok((folder, items)) => self.items(here, &Arc::new(folder), items),
             // Gone since its name was read: absent.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => self.unreadable(&here.path, &e),
         }
     }
 
-    fn items(&mut self, mut here: Here, folder: &Arc<Folder>, items: Vec<Item>, more: &mut Vec<Job>) {
+    fn items(&mut self, mut here: Here, folder: &Arc<Folder>, items: Vec<Item>) {
         self.enter(&mut here, folder, &items);
         let mut path = here.path.clone();
         if !path.is_empty() {
@@ -187,7 +208,7 @@ impl Worker<'_> {
                 continue;
             }
             if name == b".git" {
-                if !here.is_submodule_top {
+                if here.repository != Repository::SubmoduleTop {
                     self.finding(&here.path, FindingKind::NestedRepository, String::new());
                 }
                 continue;
@@ -195,12 +216,13 @@ impl Worker<'_> {
             path.truncate(prefix);
             path.extend_from_slice(name);
             if item.kind == Kind::Folder {
-                if let Some(below) = self.below(&here, &path) {
-                    more.push(Job { place: Place::Below(Arc::clone(folder), item.name), here: below });
+                let tracked = self.ground.find(&path, here.tracked);
+                if let Some(below) = self.below(&Spot { path: &path, here: &here, tracked }) {
+                    self.more.push(Job { place: Place::Below(Arc::clone(folder), item.name), here: below });
                 }
             } else {
                 let tracked = self.ground.place(&path, here.tracked, &mut expected);
-                self.file(&here, folder, (&path, &item), tracked);
+                self.file(folder, &item, &Spot { path: &path, here: &here, tracked });
             }
         }
     }
@@ -234,42 +256,46 @@ impl Worker<'_> {
         }
     }
 
-    /// What is known about the folder `path`, if it is to be walked.
-    fn below(&mut self, here: &Here, path: &[u8]) -> Option<Here> {
-        let ground = self.ground;
-        let submodule = ground.find(path, here.tracked).filter(|place| ground.tracked[*place].mode == SUBMODULE);
+    /// What is known about a folder, if it is to be walked.
+    fn below(&mut self, spot: &Spot<'_>) -> Option<Here> {
+        let (ground, here, path) = (self.ground, spot.here, spot.path);
+        let is_submodule = spot.tracked.is_some_and(|place| ground.tracked[place].mode == SUBMODULE);
         let tracked = ground.inside(path, here.tracked);
-        let is_named = here.is_named || ground.is_named(path);
-        let is_ignored = !is_named && (here.is_ignored || ground.is_ignored(path, true, here));
-        if is_ignored && submodule.is_none() && tracked.0 == tracked.1 && !ground.leads_to_named(path) {
+        let standing = match here.standing {
+            Standing::Named => Standing::Named,
+            _ if ground.is_named(path) => Standing::Named,
+            Standing::Plain if !ground.is_ignored(path, true, here.level.as_deref()) => Standing::Plain,
+            Standing::Plain | Standing::Ignored => Standing::Ignored,
+        };
+        let holds_watched = is_submodule || tracked.0 < tracked.1 || ground.leads_to_named(path);
+        if standing == Standing::Ignored && !holds_watched {
             return None;
         }
-        if submodule.is_some() {
-            self.push(here, path, (EntryKind::Submodule, Stamp::default()), submodule);
+        if is_submodule {
+            self.push(spot, EntryKind::Submodule, Stamp::default());
         }
         if here.depth == DEEPEST {
             self.unreadable(path, &io::Error::other(format!("it lies more than {DEEPEST} folders deep")));
             return None;
         }
-        Some(Here {
-            path: path.to_vec(),
-            level: here.level.clone(),
-            tracked,
-            is_ignored,
-            is_named,
-            is_submodule_top: submodule.is_some(),
-            is_in_submodule: here.is_in_submodule || submodule.is_some(),
-            depth: here.depth + 1,
-        })
+        let repository = match here.repository {
+            _ if is_submodule => Repository::SubmoduleTop,
+            Repository::Own => Repository::Own,
+            Repository::SubmoduleTop | Repository::Submodule => Repository::Submodule,
+        };
+        let (path, level, depth) = (path.to_vec(), here.level.clone(), here.depth + 1);
+        Some(Here { path, level, tracked, standing, repository, depth })
     }
 
-    fn file(&mut self, here: &Here, folder: &Folder, (path, item): (&[u8], &Item), tracked: Option<usize>) {
-        let ground = self.ground;
-        let is_wanted = tracked.is_some()
-            || here.is_named
-            || !(here.is_ignored || ground.is_ignored(path, false, here))
-            || ground.is_named(path);
-        if !is_wanted {
+    fn file(&mut self, folder: &Folder, item: &Item, spot: &Spot<'_>) {
+        let (ground, here, path) = (self.ground, spot.here, spot.path);
+        let is_watched = spot.tracked.is_some()
+            || match here.standing {
+                Standing::Named => true,
+                Standing::Ignored => ground.is_named(path),
+                Standing::Plain => !ground.is_ignored(path, false, here.level.as_deref()) || ground.is_named(path),
+            };
+        if !is_watched {
             return;
         }
         let stamp = match folder.fd().and_then(|at| folder::stamp(at, &item.name)) {
@@ -279,24 +305,24 @@ impl Worker<'_> {
             Err(e) => return self.unreadable(path, &e),
         };
         match stamp.kind() {
-            Kind::File => self.push(here, path, (EntryKind::File, stamp), tracked),
-            Kind::Link => self.push(here, path, (EntryKind::Link, stamp), tracked),
+            Kind::File => self.push(spot, EntryKind::File, stamp),
+            Kind::Link => self.push(spot, EntryKind::Link, stamp),
             Kind::Special(what) => self.finding(path, FindingKind::SpecialFile, what.to_owned()),
             // A folder took its place since its name was read.
             Kind::Folder => self.finding(path, FindingKind::Vanished, String::new()),
         }
     }
 
-    fn push(&mut self, here: &Here, path: &[u8], (kind, stamp): (EntryKind, Stamp), tracked: Option<usize>) {
+    fn push(&mut self, spot: &Spot<'_>, kind: EntryKind, stamp: Stamp) {
         self.part.entries.push(Entry {
-            path: RelPath::new(path),
+            path: RelPath::new(spot.path),
             kind,
             stamp,
             is_young: false,
             is_vouched: false,
             content: None,
-            tracked,
-            is_in_submodule: here.is_in_submodule,
+            tracked: spot.tracked,
+            is_in_submodule: spot.here.repository != Repository::Own,
         });
     }
 
@@ -306,63 +332,5 @@ impl Worker<'_> {
 
     fn finding(&mut self, path: &[u8], kind: FindingKind, detail: String) {
         self.part.findings.push(Finding { path: RelPath::new(path), kind, detail });
-    }
-}
-
-impl Ground<'_> {
-    /// Whether `path` in the folder `here` is ignored by a rule of its own, or by name where there is no git.
-    fn is_ignored(&self, path: &[u8], is_folder: bool, here: &Here) -> bool {
-        if self.options.git.is_none() {
-            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-            return is_folder && self.options.exclude.iter().any(|excluded| excluded.as_bytes() == name);
-        }
-        let rules: &Rules = match self.rules {
-            RuleSource::Tree(rules) | RuleSource::Frozen(rules) => rules,
-        };
-        rules.is_ignored(path, is_folder, here.level.as_deref())
-    }
-
-    /// Whether `watch` names `path`.
-    fn is_named(&self, path: &[u8]) -> bool {
-        self.options.watch.iter().any(|watch| watch.trim_end_matches('/').as_bytes() == path)
-    }
-
-    /// Whether `watch` names something below `path`.
-    fn leads_to_named(&self, path: &[u8]) -> bool {
-        self.options.watch.iter().any(|watch| is_below(watch.as_bytes(), path))
-    }
-
-    /// The place of `path` among the tracked files; `expected` is where it is if none is missing.
-    fn place(&self, path: &[u8], range: (usize, usize), expected: &mut usize) -> Option<usize> {
-        let is_expected = (range.0..range.1).contains(expected) && self.tracked[*expected].path.as_bytes() == path;
-        let place = if is_expected { *expected } else { self.find(path, range)? };
-        *expected = place + 1;
-        Some(place)
-    }
-
-    fn find(&self, path: &[u8], (from, to): (usize, usize)) -> Option<usize> {
-        let found = self.tracked[from..to].binary_search_by(|tracked| tracked.path.as_bytes().cmp(path));
-        found.ok().map(|place| from + place)
-    }
-
-    /// The part of the tracked files that lies below `folder`.
-    fn inside(&self, folder: &[u8], (from, to): (usize, usize)) -> (usize, usize) {
-        let tracked = &self.tracked[from..to];
-        let start = tracked.partition_point(|tracked| is_before_folder(tracked.path.as_bytes(), folder));
-        let length = tracked[start..].partition_point(|tracked| is_below(tracked.path.as_bytes(), folder));
-        (from + start, from + start + length)
-    }
-}
-
-fn is_below(path: &[u8], folder: &[u8]) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.first() == Some(&b'/'))
-}
-
-/// Whether `path` sorts before everything that lies in `folder`.
-fn is_before_folder(path: &[u8], folder: &[u8]) -> bool {
-    let common = path.len().min(folder.len());
-    match path[..common].cmp(&folder[..common]) {
-        Ordering::Equal => path.get(common).is_none_or(|byte| *byte < b'/'),
-        order => order.is_lt(),
     }
 }
