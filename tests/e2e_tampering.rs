@@ -50,7 +50,7 @@ fn another_tasks_row_edited_to_done_does_not_count() {
         &["state/tasks/S00/S00-002.json"],
     );
     let actions: Vec<Value> = project.events("S00-002").iter().map(|event| event["action"].clone()).collect();
-    assert_eq!(actions, ["claim", "submit", "approve"]);
+    assert_eq!(actions, ["claim", "submit", "review", "approve"]);
     project.assert_clean();
 }
 

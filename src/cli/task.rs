@@ -258,6 +258,7 @@ impl Bench<'_> {
 
     fn claim(&self, id: &str, agent: &str, role: &str) -> Result<(Value, String), Failure> {
         let (task, agent, role): (TaskId, AgentId, Role) = (parse(id)?, parse(agent)?, parse(role)?);
+        self.refuse_in_session()?;
         self.refuse_during_run()?;
         refuse_automatic(&agent)?;
         let plan = Plan::load(self.project)?;
@@ -373,11 +374,7 @@ impl Bench<'_> {
 
     /// The person who acts: `--as`, else the user at a terminal. A session's agent is no person.
     fn person(&self) -> Result<AgentId, Failure> {
-        if host::is_in_session(self.host) {
-            return Err(Failure::Usage {
-                what: "a session acts only as its own agent; this is a person's verb: end with submit, approve, reject or escalate".to_owned(),
-            });
-        }
+        self.refuse_in_session()?;
         let name = match &self.args.person {
             Some(name) => name.clone(),
             None if std::io::stdin().is_terminal() => self.environment("USER").unwrap_or_else(|| "person".to_owned()),
@@ -390,6 +387,15 @@ impl Bench<'_> {
         let name: AgentId = parse(&name)?;
         refuse_automatic(&name)?;
         Ok(name)
+    }
+
+    fn refuse_in_session(&self) -> Result<(), Failure> {
+        if host::is_in_session(self.host) {
+            let what = "a session acts only as its own agent, and this is a person's verb: end with submit, approve, reject or \
+                        escalate";
+            return Err(Failure::Usage { what: what.to_owned() });
+        }
+        Ok(())
     }
 
     /// The person who answers or adds: as [`Self::person`], and where nobody says who, simply a person.

@@ -24,9 +24,8 @@ pub struct Head {
 }
 
 impl Repository {
-    /// Whether a commit can be made here; `now` is for the age of a lock file.
-    pub fn check(&self, now: jiff::Timestamp) -> Result<Head, Refusal> {
-        self.refuse_operation()?;
+    /// Where HEAD is, whatever else may stand in the way of a commit.
+    pub fn place(&self) -> Result<Head, Refusal> {
         let branch = self.branch()?;
         let commit = match self.git.head().and_then(|head| head.peel_to_commit()) {
             Ok(commit) => commit.id().into(),
@@ -35,11 +34,18 @@ impl Repository {
             }
             Err(error) => return Err(GitError::new("read the commit at HEAD")(error).into()),
         };
+        Ok(Head { commit, branch })
+    }
+
+    /// Whether a commit can be made here; `now` is for the age of a lock file.
+    pub fn check(&self, now: jiff::Timestamp) -> Result<Head, Refusal> {
+        self.refuse_operation()?;
+        let head = self.place()?;
         self.signatures(now)?;
         self.refuse_conflicts()?;
-        self.refuse_lock_files(&branch, now)?;
+        self.refuse_lock_files(&head.branch, now)?;
         self.demand_program()?;
-        Ok(Head { commit, branch })
+        Ok(head)
     }
 
     /// A merge and its like, which a commit of ours would end without anybody having asked.

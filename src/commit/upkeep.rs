@@ -50,11 +50,15 @@ impl Repository {
         converts || self.config.get_path("core.attributesFile").is_ok()
     }
 
-    /// Whether `commit` is the one that was intended on top of `parent` with this message.
+    /// Whether `commit` is the one that was intended on top of `parent` with this message; hooks may have changed its words,
+    /// but not the trailers.
     pub fn is_commit_of(&self, commit: &CommitId, parent: &CommitId, message: &str) -> Result<bool, GitError> {
         let commit = self.git.find_commit(commit.oid()).map_err(GitError::new("read the commit at HEAD"))?;
         let same_parent = commit.parent_ids().eq([parent.oid()]);
-        Ok(same_parent && commit.message_bytes().trim_ascii_end() == message.as_bytes().trim_ascii_end())
+        let found = String::from_utf8_lossy(commit.message_bytes());
+        let mut trailers =
+            message.lines().filter(|line| ["Task: ", "Agent: ", "Action: "].iter().any(|name| line.starts_with(name)));
+        Ok(same_parent && trailers.all(|trailer| found.lines().any(|line| line == trailer)))
     }
 
     /// Brings the index up to date after a crash between the branch and the index.

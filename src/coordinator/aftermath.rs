@@ -9,12 +9,12 @@ use crate::plan::TaskCard;
 use crate::relpath::RelPath;
 use crate::tracker::row::Row;
 use crate::tracker::store::{LockedStore, parse_row, row_path};
-use crate::workspace::{Area, Changes, GuardedPath, Scope, violations};
+use crate::workspace::{Area, GuardedPath, Scope, violations};
 
 use super::Run;
 use super::claim::Held;
 use super::failure::Failure;
-use super::ground::{Ground, real_changes};
+use super::ground::Ground;
 
 /// Everything a session is judged by, apart from how its process ended.
 pub(super) struct Aftermath {
@@ -97,7 +97,6 @@ pub(super) fn examine(
     }
     let changes = run.snapshotter.changes_since(&ground.snapshot)?;
     let findings = changes.findings.iter().map(ToString::to_string).collect();
-    let changes = Changes { changed: really_changed(run, &changes)?, findings: Vec::new() };
     let scope = if held.row.claim.as_ref().is_some_and(|claim| claim.scope.is_empty()) {
         Scope::nothing()
     } else {
@@ -106,8 +105,13 @@ pub(super) fn examine(
     let broken = violations(&changes, &scope);
     let out_of_scope: Vec<RelPath> = broken.iter().map(|violation| violation.path.clone()).collect();
     let outside: BTreeSet<&RelPath> = out_of_scope.iter().collect();
-    let in_scope =
-        changes.changed.iter().map(|change| &change.path).filter(|path| !outside.contains(path)).cloned().collect();
+    let in_scope = changes
+        .changed
+        .iter()
+        .map(|change| &change.path)
+        .filter(|path| !outside.contains(path) && !is_private(ground, path))
+        .cloned()
+        .collect();
     Ok(Aftermath {
         row: explained.row,
         others: explained.others,
@@ -121,16 +125,15 @@ pub(super) fn examine(
     })
 }
 
-/// The changes, less those that git's filters take out.
-fn really_changed(run: &Run<'_>, changes: &Changes) -> Result<Vec<crate::workspace::Change>, Failure> {
-    let real: BTreeSet<RelPath> = real_changes(run, &changes.changed)?.into_iter().collect();
-    Ok(changes.changed.iter().filter(|change| real.contains(&change.path)).cloned().collect())
+/// Whether git neither has the file nor wants it: watched, but never committed.
+fn is_private(ground: &Ground, path: &RelPath) -> bool {
+    ground.snapshot.is_ignored(path) && !ground.snapshot.is_tracked(path)
 }
 
 /// If HEAD or its branch moved, keeps what was committed under a name of ours; the guard then puts the branch back.
 fn keep_moved_head(run: &mut Run<'_>, held: &Held, ground: &Ground) -> Result<bool, Failure> {
     let (Some(git), Some(before)) = (&run.git, &ground.head) else { return Ok(false) };
-    let Ok(now) = git.check(run.clock.now()) else {
+    let Ok(now) = git.place() else {
         // Detached, unborn or broken: that is a move too.
         if let Ok(commit) = git.head() {
             git.keep(&held.name.run_id(), &commit)?;

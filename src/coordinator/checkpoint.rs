@@ -5,7 +5,11 @@ use serde::{Deserialize, Serialize};
 use crate::commit::{self, AgentMessage, CommitId, CommitPlan, MessageFault, Prepared, Trailers, Words};
 use crate::fs;
 use crate::ids::{AgentId, TaskId};
+use crate::observe::Event;
+use crate::plan::TaskCard;
 use crate::relpath::RelPath;
+use crate::tracker::row::Row;
+use crate::tracker::store::Batch;
 
 use super::Run;
 use super::aftermath::Aftermath;
@@ -88,6 +92,34 @@ pub(super) fn intend(
     write(run, &intent)?;
     crate::fault::point("commit:intended");
     Ok(Planned::Commit(Box::new(intent)))
+}
+
+/// Writes a row that the coordinator changed without a session, and commits it.
+pub(super) fn record(run: &mut Run<'_>, card: &TaskCard, row: &Row) -> Result<(), Failure> {
+    let agent: AgentId = "coordinator".parse().expect("a plain name");
+    let reason = row.reason.clone().unwrap_or_default();
+    let trailers = Trailers {
+        task: &card.id,
+        agent: &agent,
+        role: &card.role,
+        action: commit::Action::Escalate,
+        status: row.status.as_str(),
+        title: &card.title,
+    };
+    let message = commit::compose(&Words::Blocked { reason: &reason }, &trailers);
+    let planned = intend(run, (agent.clone(), card.id.clone()), message, Vec::new())?;
+    let locked = run.desk.lock()?;
+    locked.write(&Batch::default().row(&card.stage, &card.id, row))?;
+    drop(locked);
+    run.board.set(card.id.clone(), row.clone());
+    settle::render_views(run)?;
+    let made = make(run, planned);
+    run.tally.commit_error = made.error;
+    if let Some(commit) = made.commit {
+        (run.observe)(&Event::Committed { commit: commit.clone(), subject: made.subject });
+        run.tally.last_commit = Some(commit);
+    }
+    Ok(())
 }
 
 /// Makes the planned commit; a failure keeps the intent for the next start.

@@ -109,8 +109,7 @@ fn preflight(opening: &Opening<'_>) -> Result<(), Failure> {
     start::check_ignored(opening.project, &git, &opening.config_path)?;
     let tracked = git.tracked()?;
     let snapshot = start::snapshotter(opening.project, opening.config, Some(&git)).take(Some(Arc::new(tracked)))?;
-    let candidates: Vec<_> = snapshot.dirty().iter().map(|change| change.path.clone()).collect();
-    let mut files = if candidates.is_empty() { candidates } else { git.modified(&candidates)? };
+    let mut files = super::ground::dirty_in_tree(&git, &snapshot)?;
     files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));
     if files.is_empty() {
         return Ok(());

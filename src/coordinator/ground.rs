@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::commit::Head;
+use crate::commit::{Head, Repository};
 use crate::plan::views;
 use crate::relpath::RelPath;
 use crate::workspace::{Change, ChangeKind, Guarded, Snapshot};
@@ -45,8 +45,8 @@ pub(super) fn look(run: &mut Run<'_>) -> Result<Snapshot, Failure> {
 
 /// What differs from HEAD outside `state/` and was not put there by the coordinator or a person's verb.
 pub(super) fn dirty(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
-    let mut files = real_changes(run, snapshot.dirty())?;
     let Some(git) = &mut run.git else { return Ok(Vec::new()) };
+    let mut files = dirty_in_tree(git, snapshot)?;
     files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));
     for path in git.changed_in(&["planning"])? {
         if !is_ours(run, &path)? {
@@ -58,17 +58,18 @@ pub(super) fn dirty(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<Vec<RelPat
     Ok(files)
 }
 
-/// The paths of `changes`, less those that differ only in a way that git's filters take out.
-pub(super) fn real_changes(run: &Run<'_>, changes: &[Change]) -> Result<Vec<RelPath>, Failure> {
-    let Some(git) = &run.git else { return Ok(changes.iter().map(|change| change.path.clone()).collect()) };
-    let (doubtful, certain): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.kind == ChangeKind::Modified);
-    let doubtful: Vec<RelPath> = doubtful.into_iter().map(|change| change.path.clone()).collect();
-    let mut paths: Vec<RelPath> = certain.into_iter().map(|change| change.path.clone()).collect();
+/// What differs from HEAD in the work tree proper; a difference that git's filters take out is none.
+pub(super) fn dirty_in_tree(git: &Repository, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
+    // A watched path that git ignores is never committed, so it is no change of the repository's.
+    let of_git = |change: &&Change| snapshot.is_tracked(&change.path) || !snapshot.is_ignored(&change.path);
+    let changes = snapshot.dirty().iter().filter(of_git);
+    let (doubtful, certain): (Vec<_>, Vec<_>) = changes.partition(|change| change.kind == ChangeKind::Modified);
+    let paths = |changes: Vec<&Change>| changes.into_iter().map(|change| change.path.clone()).collect::<Vec<_>>();
+    let (doubtful, mut files) = (paths(doubtful), paths(certain));
     if !doubtful.is_empty() {
-        paths.extend(git.modified(&doubtful)?);
+        files.extend(git.modified(&doubtful)?);
     }
-    paths.sort();
-    Ok(paths)
+    Ok(files)
 }
 
 /// Whether a changed file under `planning/` is a generated view, or a new card whose row says how it came to be.

@@ -61,10 +61,10 @@ fn holder(project: &Project) -> Value {
     serde_json::from_slice(&text).unwrap_or_else(|_| json!({ "pid": null }))
 }
 
-/// Under git's common folder, else the `state/` folder itself.
+/// What the run lock is on: the git folder that all work trees share, which no session can do without, else `state/`.
 fn lock_path(project: &Project) -> std::path::PathBuf {
     match project.git() {
-        Some(_) => project.private().join("run.lock"),
+        Some(git) => git.common.clone(),
         None => project.root().join("state"),
     }
 }

@@ -32,7 +32,6 @@ use crate::session::{ProcessIdentity, Signals};
 use crate::tracker::desk::Desk;
 use crate::tracker::ready::{self, Board, Part, Ready};
 use crate::tracker::rules::{self, Actor, Step};
-use crate::tracker::store::Batch;
 use crate::workspace::{Guard, Guarded, Snapshotter};
 
 use failure::Failure;
@@ -98,8 +97,14 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
             return Ok(LoopEnd::Interrupted(signal));
         }
         people::apply_queue(run)?;
-        let guarded = look_again(run, last_look.as_ref())?;
-        let Some(item) = choose(run)? else { return Ok(LoopEnd::NothingReady) };
+        look_again(run, last_look.as_ref())?;
+        let item = match choose(run)? {
+            Choice::Session(item) => item,
+            Choice::Nothing => return Ok(LoopEnd::NothingReady),
+            Choice::CommitFailed => return Ok(LoopEnd::CommitFailed),
+        };
+        start::ensure_converted(run)?;
+        let guarded = run.guard.take()?;
         let settled = session::run_one(run, &item, guarded)?;
         if let Some(signal) = run.signals.first() {
             return Ok(LoopEnd::Interrupted(signal));
@@ -113,10 +118,9 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
 }
 
 /// Looks at what sessions must not touch, and reads plan and state again if somebody changed them since the last session.
-fn look_again(run: &mut Run<'_>, last: Option<&Guarded>) -> Result<Guarded, Failure> {
-    let now = run.guard.take()?;
-    let Some(last) = last else { return Ok(now) };
-    let changed = now.differences(last);
+fn look_again(run: &mut Run<'_>, last: Option<&Guarded>) -> Result<(), Failure> {
+    let Some(last) = last else { return Ok(()) };
+    let changed = run.guard.take()?.differences(last);
     if !changed.is_empty() {
         let names: Vec<_> = changed.iter().map(ToString::to_string).collect();
         let text = format!("somebody changed {} between two sessions; the plan is read again", names.join(", "));
@@ -124,19 +128,31 @@ fn look_again(run: &mut Run<'_>, last: Option<&Guarded>) -> Result<Guarded, Fail
         run.plan = Plan::load(run.project)?;
         run.board = run.desk.store().read(&run.plan)?;
     }
-    Ok(now)
+    Ok(())
+}
+
+/// What is to be done next.
+enum Choice {
+    Session(Ready),
+    Nothing,
+    CommitFailed,
 }
 
 /// The next session, after tasks that used up their sessions were set aside for a person.
-fn choose(run: &mut Run<'_>) -> Result<Option<Ready>, Failure> {
+fn choose(run: &mut Run<'_>) -> Result<Choice, Failure> {
     loop {
-        let Some(item) = ready::ready(&run.plan, &run.board, &run.part).into_iter().next() else { return Ok(None) };
+        let Some(item) = ready::ready(&run.plan, &run.board, &run.part).into_iter().next() else {
+            return Ok(Choice::Nothing);
+        };
         let used = run.board.row(&item.id).sessions();
         if used < run.config.max_task_sessions {
-            return Ok(Some(item));
+            return Ok(Choice::Session(item));
         }
         let reason = format!("used up its {used} sessions (`max_task_sessions`); a person has to look at it");
         set_aside(run, &item, reason)?;
+        if run.tally.commit_error.is_some() {
+            return Ok(Choice::CommitFailed);
+        }
     }
 }
 
@@ -148,9 +164,8 @@ fn set_aside(run: &mut Run<'_>, item: &Ready, reason: String) -> Result<(), Fail
     let row = locked.read_row(&card.stage, &card.id)?;
     let step = Step::Wait { reason: reason.clone() };
     let row = rules::apply(&card.id, &row, Actor::Coordinator, step, &run.clock.stamp())?;
-    locked.write(&Batch::default().row(&card.stage, &card.id, &row))?;
     drop(locked);
-    run.board.set(card.id.clone(), row);
+    checkpoint::record(run, &card, &row)?;
     (run.observe)(&Event::WaitsForPerson { task: card.id, reason });
     Ok(())
 }

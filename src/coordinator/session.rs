@@ -10,7 +10,7 @@ use crate::plan::{TaskCard, Work};
 use crate::prompt::{self, Assignment, Prompt, PromptFault, Sources};
 use crate::session::{self, ExecutionResult, Launch, Limits, Watched};
 use crate::tracker::ready::Ready;
-use crate::tracker::row::Row;
+use crate::tracker::row::{Row, Status};
 use crate::tracker::store::Store;
 use crate::verdict::{self, Facts, Verdict};
 
@@ -39,7 +39,6 @@ pub(super) struct Settled {
 
 /// Runs one session of the chosen task to its very end.
 pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Result<Settled, Failure> {
-    super::start::ensure_converted(run)?;
     let card = run.plan.task(&item.id).cloned().ok_or_else(|| Failure::UnknownPart {
         kind: "task",
         name: item.id.to_string(),
@@ -65,6 +64,10 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let prompt = parts.and_then(|parts| {
         prompt::assemble(&assignment(run, &held.name, &held.card), &parts, &packet_row(&held.row), max)
     });
+    if run.tally.launched == 0 {
+        let (tasks, done) = progress(run);
+        (run.observe)(&Event::RunStarted { tasks, done });
+    }
     run.tally.launched += 1;
     run.tally.last_session = Some(held.name.agent.clone());
     (run.observe)(&Event::SessionStarted { session: held.name.clone(), count: run.tally.launched });
@@ -76,6 +79,13 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
         Err(fault) => Over::NoPrompt(fault),
     };
     conclude(run, held, &ground, (over, folder, record))
+}
+
+/// How many tasks the chosen part has and how many are done.
+fn progress(run: &Run<'_>) -> (usize, usize) {
+    let tasks = run.part.tasks(&run.plan, &run.board);
+    let done = tasks.iter().filter(|task| run.board.row(&task.id).status == Status::Done).count();
+    (tasks.len(), done)
 }
 
 /// How the process part of a session ended.
@@ -212,6 +222,7 @@ fn conclude(
     let store = run.desk.store().clone();
     let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
     let aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
+    unstage(run)?;
     let verdict = judge(&held, &aftermath, &over, &folder);
     if let Over::Ran(result) = &over {
         record.execution = Some(result.clone());
@@ -230,6 +241,17 @@ fn conclude(
     settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
     finish(run, &held, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))
+}
+
+/// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.
+fn unstage(run: &mut Run<'_>) -> Result<(), Failure> {
+    let Some(git) = &mut run.git else { return Ok(()) };
+    let staged = git.staged()?;
+    // A lock file that the session left is named when the commit meets it.
+    if !staged.is_empty() && git.unstage(&staged).is_err() {
+        (run.observe)(&Event::Warning { text: "git's index could not be brought back to HEAD".to_owned() });
+    }
+    Ok(())
 }
 
 fn judge(held: &Held, aftermath: &Aftermath, over: &Over, folder: &Path) -> Verdict {

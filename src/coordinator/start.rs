@@ -12,7 +12,7 @@ use crate::project::Project;
 use crate::relpath::RelPath;
 use crate::session::{Signals, identity};
 use crate::tracker::desk::Desk;
-use crate::tracker::ready::{Board, Part};
+use crate::tracker::ready::Part;
 use crate::workspace::{Guard, Options, Snapshotter};
 
 use super::failure::Failure;
@@ -76,8 +76,6 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         }
     };
     let board = desk.lock()?.read(&plan)?;
-    let (tasks, done) = progress(&plan, &board, &part);
-    (opening.observe)(&Event::RunStarted { tasks, done });
     let run = Run {
         project,
         config,
@@ -96,13 +94,6 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         tally: Tally::default(),
     };
     Ok(Opened::Ours(lock, Box::new(run)))
-}
-
-/// How many tasks the part has and how many are done.
-fn progress(plan: &Plan, board: &Board, part: &Part) -> (usize, usize) {
-    let tasks = part.tasks(plan, board);
-    let done = tasks.iter().filter(|task| board.row(&task.id).status == crate::tracker::row::Status::Done).count();
-    (tasks.len(), done)
 }
 
 /// The repository, unless the configuration does without commits.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::launch::Limits;
 use super::result::{Ended, Ladder};
 
-/// A signal that follows the first one sooner than this is the same request delivered twice, as `timeout(1)` does by
+/// The same signal sooner than this after the first one is the same request delivered twice, as `timeout(1)` does by
 /// signalling both its child and its group.
 const REPEAT: Duration = Duration::from_millis(50);
 
@@ -119,7 +119,9 @@ impl Supervisor {
                 self.cancelled = Some((number, now));
                 self.end(Ended::Interrupted, now, todo);
             }
-            (Input::Signal(_), Some((_, first))) if now.saturating_sub(first) >= REPEAT => self.kill(todo),
+            (Input::Signal(number), Some((first, at))) if number != first || now.saturating_sub(at) >= REPEAT => {
+                self.kill(todo);
+            }
             (Input::Signal(_), Some(_)) => {}
             (Input::Transition, _) => self.transition(now),
             (Input::LeaderEnded { survivors }, _) => self.leader_ended(survivors, now, todo),

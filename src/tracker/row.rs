@@ -54,8 +54,10 @@ impl fmt::Display for Status {
 pub enum Action {
     /// The task came into being as a remediation or through `runner task add`.
     Create,
-    /// A session took the task, to do it or to review it.
+    /// An executor's session took the task.
     Claim,
+    /// A reviewer's session took the task.
+    Review,
     /// An executor handed its work in.
     Submit,
     /// A reviewer accepted the work.
@@ -210,7 +212,8 @@ impl Row {
     /// How many sessions the task used since a person last answered for it, over all roles.
     pub fn sessions(&self) -> u32 {
         let since_answer = self.events.iter().rev().take_while(|event| event.action != Action::Answer);
-        u32::try_from(since_answer.filter(|event| event.action == Action::Claim).count()).unwrap_or(u32::MAX)
+        u32::try_from(since_answer.filter(|event| matches!(event.action, Action::Claim | Action::Review)).count())
+            .unwrap_or(u32::MAX)
     }
 
     /// The last event, if there is one.

@@ -225,9 +225,9 @@ fn claimed(task: &TaskId, next: &mut Row, claim: Claim, waiting_for: &[TaskId]) 
         Work::Review => expect_status(task, next, Status::Review, "reviewed")?,
     }
     next.agents.push(claim.agent.clone());
-    let note = (claim.work == Work::Review).then(|| "review".to_owned());
+    let action = if claim.work == Work::Claim { Action::Claim } else { Action::Review };
     next.claim = Some(claim);
-    Ok((Action::Claim, note))
+    Ok((action, None))
 }
 
 fn submitted(task: &TaskId, next: &mut Row, evidence: Option<String>, no_change: Option<String>) -> Done {

@@ -174,10 +174,10 @@ impl Store {
         Ok(locked)
     }
 
-    /// The state lock's file: under git's common folder, else the folder of the rows itself.
+    /// What the state lock is on: the folder of git's objects, which no session can do without, else the folder of the rows.
     pub fn lock_path(&self) -> PathBuf {
         match self.project.git() {
-            Some(_) => self.project.private().join("state.lock"),
+            Some(git) => git.common.join("objects"),
             None => self.project.root().join("state/tasks"),
         }
     }

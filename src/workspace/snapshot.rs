@@ -81,6 +81,11 @@ impl Snapshot {
         self.rules.ignores_file(path.as_bytes())
     }
 
+    /// Whether git's index had this path when the snapshot was taken.
+    pub fn is_tracked(&self, path: &RelPath) -> bool {
+        self.tracked.entries.binary_search_by(|entry| entry.path.cmp(path)).is_ok()
+    }
+
     /// What differs from the tracked files, untracked files included, sorted by path; empty without tracked files. Where git
     /// filters contents, ask git about the `Modified` ones.
     pub fn dirty(&self) -> &[Change] {
