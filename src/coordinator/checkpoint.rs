@@ -78,7 +78,7 @@ pub(super) fn intend(
     paths: Vec<RelPath>,
 ) -> Result<Planned, Failure> {
     let Some(git) = &run.git else { return Ok(Planned::Nothing) };
-    let head = git.check(run.clock.now())?;
+    let head = git.place()?;
     let intent = Intent {
         schema: SCHEMA,
         agent,
@@ -174,7 +174,7 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
     }
     settle::render_views(run)?;
     let git = run.git.as_mut().expect("checked above");
-    let head = git.check(run.clock.now())?;
+    let head = git.place()?;
     if head.commit != intent.parent {
         if git.is_commit_of(&head.commit, &intent.parent, &intent.message)? {
             let mut paths = git.changed_in(&["state", "planning"])?;
