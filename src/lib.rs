@@ -12,6 +12,9 @@
 //!                       └─ coordinator → cli the loop, and the command line
 //! ```
 
+#[cfg(not(unix))]
+compile_error!("runner needs process groups, signals and kernel file locks: build it on Linux, macOS or inside WSL");
+
 pub mod cli;
 pub mod clock;
 pub mod commit;

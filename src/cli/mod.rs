@@ -60,10 +60,6 @@ pub fn main() -> u8 {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    if cfg!(not(unix)) {
-        report::failure("this system has no process groups and signals as runner needs them: use Linux, macOS or WSL");
-        return crate::outcome::EXIT_FAILURE;
-    }
     let outcome = match &cli.command {
         None => run::run(&cli.place, &cli.run, &host),
         Some(Command::Demo(args)) => demo::run(args, &host),

@@ -54,14 +54,14 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     };
     let command = prepare::command(run.project, run.config, run.host, &name)?;
     let ground = ground::check(run, guarded)?;
-    let parts = gather(run, &name, &card);
-    if let Err(PromptFault::Configuration(_)) = parts {
-        return Err(parts.err().map_or_else(|| unreachable!("just matched"), Failure::from));
+    let gathered = gather(run, &name, &card);
+    if let Err(fault @ PromptFault::Configuration(_)) = gathered {
+        return Err(fault.into());
     }
-    let head = ground.head.as_ref().map(|head| head.commit.to_string());
-    let held = claim::take(run, name, card, head)?;
+    let commit = ground.head.as_ref().map(|head| head.commit.to_string());
+    let held = claim::take(run, name, card, commit)?;
     let max = run.config.max_prompt_chars;
-    let prompt = parts.and_then(|parts| {
+    let prompt = gathered.and_then(|parts| {
         prompt::assemble(&assignment(run, &held.name, &held.card), &parts, &packet_row(&held.row), max)
     });
     if run.tally.launched == 0 {
@@ -160,7 +160,7 @@ fn execute(
     fs::replace_private(&prompt_file, prompt.text.as_bytes())?;
     fs::make_folder(&run.project.root().join("state/commit_messages"))?;
     record.write(folder)?;
-    let temporary = fs::temporary_folder(&run.host.temporary)?;
+    let temporary = fs::temporary_folder(outside(run))?;
     let places = (run.project, run.config, run.host);
     let launch = Launch {
         argv: command.to_exec(),
@@ -185,6 +185,13 @@ fn execute(
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
     Ok(result)
+}
+
+/// The folder for temporary folders; one inside the root would make a session's scratch files changes of the tree.
+fn outside<'r>(run: &'r Run<'_>) -> &'r Path {
+    let given = run.host.temporary.as_path();
+    let is_inside = given.canonicalize().is_ok_and(|given| given.starts_with(run.project.root()));
+    if is_inside { Path::new("/tmp") } else { given }
 }
 
 /// Lets the supervisor see the task's transition.
@@ -236,11 +243,11 @@ fn conclude(
     let blocked_commit = aftermath.no_commit_reason().filter(|_| !keeps_tree_clean);
     let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
     let checkpoint = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
-    settle::write(run, &locked, &held, &settlement)?;
+    let session = settle::write(run, &locked, held, &settlement)?;
     drop(locked);
     settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
-    finish(run, &held, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))
+    finish(run, &session, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))
 }
 
 /// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.
@@ -280,7 +287,7 @@ fn tails(folder: &Path) -> String {
 /// Writes the final record and tells observers what it came to.
 fn finish(
     run: &mut Run<'_>,
-    held: &Held,
+    session: &SessionName,
     (settlement, aftermath, verdict): (&Settlement, &Aftermath, &Verdict),
     (committed, folder, kept, mut record): (&Checkpoint, &Path, Vec<String>, RunRecord),
 ) -> Result<Settled, Failure> {
@@ -288,7 +295,7 @@ fn finish(
     record.finished_at = Some(run.clock.stamp());
     record.scope_violations.clone_from(&aftermath.violations);
     record.tampering.clone_from(&aftermath.tampering);
-    record.findings = aftermath.findings.clone();
+    record.findings.clone_from(&aftermath.findings);
     record.kept = kept;
     record.result = Some(settlement.describe(verdict));
     record.commit.clone_from(&committed.commit);
@@ -297,13 +304,13 @@ fn finish(
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let good = matches!(verdict, Verdict::Stands(_));
     let outcome = settlement.outcome.clone();
-    (run.observe)(&Event::SessionEnded { session: held.name.clone(), outcome, good, wall_ms });
+    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms });
     for finding in &aftermath.findings {
         (run.observe)(&Event::Warning { text: finding.clone() });
     }
     if settlement.row.external_wait {
         let reason = settlement.row.reason.clone().unwrap_or_default();
-        (run.observe)(&Event::WaitsForPerson { task: held.name.task.clone(), reason });
+        (run.observe)(&Event::WaitsForPerson { task: session.task.clone(), reason });
     }
     run.tally.commit_error.clone_from(&committed.error);
     if let Some(commit) = &committed.commit {
