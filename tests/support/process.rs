@@ -31,6 +31,12 @@ impl Project {
     /// Starts the binary in the project root.
     #[track_caller]
     pub fn spawn(&self, args: &[&str]) -> Running {
+        self.spawn_with(args, &[])
+    }
+
+    /// Starts the binary in the project root with further variables in its environment.
+    #[track_caller]
+    pub fn spawn_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Running {
         let mut all = args.to_vec();
         let root = self.root.to_str().expect("the sandbox has a plain path").to_owned();
         if !self.git {
@@ -40,7 +46,7 @@ impl Project {
         let stdout = self.outside(&format!("logs/{number}.out"));
         let stderr = self.outside(&format!("logs/{number}.err"));
         let mut command = self.sealed(env!("CARGO_BIN_EXE_runner"));
-        command.args(&all).stdout(create(&stdout)).stderr(create(&stderr));
+        command.args(&all).envs(variables.iter().copied()).stdout(create(&stdout)).stderr(create(&stderr));
         let mut child = command.spawn().expect("the binary starts");
         let pid = child.id();
         let (send, ended) = mpsc::channel();
