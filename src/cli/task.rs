@@ -13,6 +13,7 @@ use crate::coordinator::people::{self, Handled, PersonChange};
 use crate::coordinator::prepare::Host;
 use crate::coordinator::{holder, people_commit};
 use crate::ids::{AgentId, Role, TaskId};
+use crate::lock::Lock;
 use crate::plan::{Plan, Work};
 use crate::project::Project;
 use crate::tracker::desk::{Caller, Changed, Desk, handoff_path};
@@ -194,7 +195,7 @@ impl Bench<'_> {
             _ => return Err(Failure::Usage { what: "this verb ends no session".to_owned() }),
         };
         let task = self.task(id.as_deref())?;
-        let caller = self.caller()?;
+        let (caller, _no_run_meanwhile) = self.caller()?;
         let message = checked_message(&message)?;
         let evidence = match verb {
             Verb::Submit { evidence, .. } | Verb::Approve { evidence, .. } => {
@@ -259,7 +260,7 @@ impl Bench<'_> {
     fn claim(&self, id: &str, agent: &str, role: &str) -> Result<(Value, String), Failure> {
         let (task, agent, role): (TaskId, AgentId, Role) = (parse(id)?, parse(agent)?, parse(role)?);
         self.refuse_in_session()?;
-        self.refuse_during_run()?;
+        let _no_run_meanwhile = self.refuse_during_run()?;
         refuse_automatic(&agent)?;
         let plan = Plan::load(self.project)?;
         let board = self.desk.store().read(&plan)?;
@@ -360,16 +361,16 @@ impl Bench<'_> {
     }
 
     /// Who asks: the person named, the session's agent, or the user at a terminal.
-    fn caller(&self) -> Result<Caller, Failure> {
+    fn caller(&self) -> Result<(Caller, Option<Lock>), Failure> {
         if self.args.person.is_none()
             && let Some(agent) = self.environment("RUNNER_AGENT_ID")
         {
             let token = self.environment("RUNNER_TOKEN").map(|text| Token::from_text(&text));
-            return Ok(Caller { name: parse(&agent)?, token });
+            return Ok((Caller { name: parse(&agent)?, token }, None));
         }
         let name = self.person()?;
-        self.refuse_during_run()?;
-        Ok(Caller { name, token: None })
+        let no_run_meanwhile = self.refuse_during_run()?;
+        Ok((Caller { name, token: None }, Some(no_run_meanwhile)))
     }
 
     /// The person who acts: `--as`, else the user at a terminal. A session's agent is no person.
@@ -408,11 +409,9 @@ impl Bench<'_> {
         user.map_or_else(|| parse("person"), Ok)
     }
 
-    fn refuse_during_run(&self) -> Result<(), Failure> {
-        match holder::current(self.project)? {
-            Some(holder) => Err(Failure::RunIsOn { holder }),
-            None => Ok(()),
-        }
+    /// Keeps runs away while a person's verb is carried out; refuses while one is on.
+    fn refuse_during_run(&self) -> Result<Lock, Failure> {
+        holder::keep_away(self.project)?.map_err(|holder| Failure::RunIsOn { holder })
     }
 
     /// The root-relative path of the evidence; standard input becomes a file named for the agent.

@@ -59,7 +59,7 @@ pub enum Handled {
 /// Applies the change, or queues it while a run is on.
 pub fn handle(desk: &Desk<'_>, change: &PersonChange, stamp: &str) -> Result<Handled, Failure> {
     let project = desk.project();
-    if holder::current(project)?.is_none() {
+    if let Ok(_no_run_meanwhile) = holder::keep_away(project)? {
         return Ok(Handled::Done(apply(desk, change, None)?));
     }
     let folder = queue(project);

@@ -139,6 +139,11 @@ impl Project {
         self.agent(&script);
     }
 
+    /// A card as the builder makes them, not yet in any plan.
+    pub fn new_card(stage: &str, task: &str) -> Value {
+        build::card(stage, task)
+    }
+
     /// The card of a task as it is on disk.
     #[track_caller]
     pub fn card(&self, task: &str) -> Value {
