@@ -13,6 +13,12 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+/// How the name of a file begins that is to replace another; six letters and digits and [`TEMPORARY_END`] follow.
+const TEMPORARY_START: &str = ".runner-";
+
+/// How the name of a file ends that is to replace another.
+const TEMPORARY_END: &str = ".tmp";
+
 /// A file operation that failed: what was being done to which path.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
@@ -162,29 +168,55 @@ pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let folder = folder_of(path);
     make_folder(folder)?;
     let mut temporary = tempfile::Builder::new()
-        .prefix(".runner-")
-        .suffix(".tmp")
+        .prefix(TEMPORARY_START)
+        .suffix(TEMPORARY_END)
         .permissions(std::fs::Permissions::from_mode(mode))
         .tempfile_in(folder)
         .map_err(fail)?;
     temporary.write_all(content).map_err(fail)?;
     crate::fault::point("replace:written");
     temporary.as_file().sync_all().map_err(fail)?;
-    crate::fault::point("replace:synced");
     temporary.persist(path).map_err(|e| fail(e.error))?;
     crate::fault::point("replace:renamed");
-    sync_folder(folder)?;
-    crate::fault::point("replace:done");
-    Ok(())
+    sync_folder(folder)
 }
 
 /// Removes a file if it is there, and syncs its folder.
 pub fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
-        Ok(()) => sync_folder(folder_of(path)),
+        Ok(()) => {
+            crate::fault::point("remove:unlinked");
+            sync_folder(folder_of(path))
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(FileError::new("remove", path, e)),
     }
+}
+
+/// Whether a file name is that of a replacement that a killed process left unfinished.
+pub fn is_leftover(name: &[u8]) -> bool {
+    let middle =
+        name.strip_prefix(TEMPORARY_START.as_bytes()).and_then(|rest| rest.strip_suffix(TEMPORARY_END.as_bytes()));
+    middle.is_some_and(|middle| middle.len() == 6 && middle.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// Removes unfinished replacements that killed processes left in a folder, and in folders so many levels below it.
+pub fn remove_leftovers(folder: &Path, levels: u32) -> Result<()> {
+    let fail = |e| FileError::new("list", folder, e);
+    let entries = match std::fs::read_dir(folder) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+        other => other.map_err(fail)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(fail)?;
+        let kind = entry.file_type().map_err(fail)?;
+        if kind.is_file() && is_leftover(entry.file_name().as_encoded_bytes()) {
+            remove(&entry.path())?;
+        } else if kind.is_dir() && levels > 0 {
+            remove_leftovers(&entry.path(), levels - 1)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes a folder with all it holds, if it is there. Links inside are removed, not followed.

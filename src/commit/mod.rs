@@ -18,6 +18,7 @@ mod prepare;
 mod program;
 mod reading;
 mod refusal;
+mod stale_lock;
 mod tree;
 mod upkeep;
 

@@ -10,7 +10,7 @@ use crate::plan::TaskCard;
 use crate::relpath::RelPath;
 use crate::tracker::row::Row;
 use crate::tracker::store::{LockedStore, parse_row, row_path};
-use crate::workspace::{Area, GuardedPath, Scope, violations};
+use crate::workspace::{Area, ChangeKind, GuardedPath, Scope, Tampering, violations};
 
 use super::Run;
 use super::claim::Held;
@@ -88,7 +88,9 @@ pub(super) fn examine(
     let found = run.guard.tampering_since(&ground.guarded, &allowed)?;
     let head_moved = keep_moved_head(run, held, ground)?;
     let keep = folder.join("kept");
-    let mut tampering: Vec<String> = found.iter().map(ToString::to_string).collect();
+    // What a killed verb left half written goes with the rest, but nobody meant to change anything with it.
+    let meant = found.iter().filter(|tampering| !is_leftover(tampering));
+    let mut tampering: Vec<String> = meant.map(ToString::to_string).collect();
     let mut kept: Vec<String> =
         run.guard.put_back(&ground.guarded, &found, &keep).iter().map(ToString::to_string).collect();
     if let Some(bytes) = &explained.foreign_row {
@@ -182,6 +184,12 @@ fn leaves(held: &Held, guarded: &GuardedPath, ignored: &dyn Fn(&RelPath) -> bool
             .is_some_and(|name| name.starts_with(held.name.agent.as_str().as_bytes()) && !name.contains(&b'/'))
     });
     own || ignored(&guarded.path)
+}
+
+/// Whether it is the unfinished replacement of a verb that was killed.
+fn is_leftover(tampering: &Tampering) -> bool {
+    let name = tampering.path.path.as_bytes().rsplit(|byte| *byte == b'/').next();
+    tampering.kind == ChangeKind::Created && name.is_some_and(fs::is_leftover)
 }
 
 /// What the session's own transition explains.

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "the doors keep the product; tests write files and start the binary")]
 
 mod build;
+mod copy;
 mod inspect;
 mod pipes;
 mod process;
