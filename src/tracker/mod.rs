@@ -7,4 +7,5 @@ pub mod ready;
 pub mod remediation;
 pub mod row;
 pub mod rules;
+mod step;
 pub mod store;

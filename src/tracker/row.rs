@@ -80,6 +80,13 @@ pub enum Action {
     Other,
 }
 
+impl Action {
+    /// Whether a session ends with it.
+    pub fn ends_a_session(self) -> bool {
+        matches!(self, Self::Submit | Self::Approve | Self::Reject | Self::Escalate)
+    }
+}
+
 /// One event of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
