@@ -2,6 +2,7 @@
 
 mod convert;
 pub mod desk;
+mod outlook;
 pub mod proof;
 pub mod ready;
 pub mod remediation;
@@ -9,3 +10,6 @@ pub mod row;
 pub mod rules;
 mod step;
 pub mod store;
+
+#[cfg(test)]
+mod samples;

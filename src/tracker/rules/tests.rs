@@ -1,30 +1,12 @@
 //! Each change, from each status, by each kind of actor.
 
 use super::*;
+use crate::tracker::samples::{agent, claim_of};
 
 const AT: &str = "2026-11-30T03:05:12Z";
 
 fn task() -> TaskId {
     "S00-001".parse().unwrap()
-}
-
-fn agent(name: &str) -> AgentId {
-    name.parse().unwrap()
-}
-
-fn claim_of(name: &str, work: Work, token_hash: Option<&str>) -> Claim {
-    Claim {
-        agent: agent(name),
-        work,
-        session: 1,
-        scope: Vec::new(),
-        head: None,
-        remediation_left: 2,
-        token_hash: token_hash.map(str::to_owned),
-        pid: None,
-        boot_id: None,
-        start_time: None,
-    }
 }
 
 fn apply_as(row: &Row, who: Actor<'_>, step: Step<'_>) -> Result<Row, Refusal> {
