@@ -1,7 +1,9 @@
 //! The rows of all tasks: pure transition rules, pure ready order, remediation, and the durable store.
 
+mod batch;
 mod convert;
 pub mod desk;
+mod escalation;
 mod outlook;
 pub mod proof;
 pub mod ready;
