@@ -14,4 +14,6 @@ mod step;
 pub mod store;
 
 #[cfg(test)]
+mod random_walks;
+#[cfg(test)]
 mod samples;

@@ -53,13 +53,15 @@ fn waits_for(gates: &Gates<'_>, board: &Board, task: &TaskCard) -> String {
         return format!("held by {holder}");
     }
     let mut names: Vec<String> = match row.status {
-        // What is under review has had its dependencies.
-        Status::Todo => gates.dependencies(task).into_iter().map(String::from).collect(),
+        Status::Todo => {
+            let origin = gates.waiting_origin(task).map(|origin| format!("a person's answer to {origin}"));
+            gates.dependencies(task).into_iter().map(String::from).chain(origin).collect()
+        }
         Status::Blocked => board.unfinished(&row.blocked_by).into_iter().map(String::from).collect(),
+        // What is under review has had its dependencies.
         Status::InProgress | Status::Review | Status::Done => Vec::new(),
     };
     names.extend(gates.stages(task).map(|stage| format!("stage {stage}")));
-    names.extend(gates.waiting_origin(task).map(|origin| format!("a person's answer to {origin}")));
     if names.is_empty() { String::new() } else { format!("waits for {}", names.join(", ")) }
 }
 

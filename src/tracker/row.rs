@@ -228,6 +228,12 @@ impl Row {
         self.events.last()
     }
 
+    /// Whether a session has the task in hand: it is executed or under review.
+    pub fn is_held(&self) -> bool {
+        let is_reviewed = self.claim.as_ref().is_some_and(|claim| claim.work == Work::Review);
+        self.status == Status::InProgress || (self.status == Status::Review && is_reviewed)
+    }
+
     /// Whether `agent`, sent to do `work`, has brought the task where its session ends.
     pub fn is_settled_by(&self, agent: &AgentId, work: Work) -> bool {
         match self.status {

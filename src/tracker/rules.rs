@@ -209,6 +209,10 @@ impl Change<'_> {
             let rule = format!("{} does not wait for a person (status {})", self.task, self.row.status);
             return Err(Refusal::new(rule, "`runner task list` shows which tasks do"));
         }
+        if let Some(live) = &self.row.claim {
+            let rule = format!("the session of {} on {} is not settled yet", live.agent, self.task);
+            return Err(Refusal::new(rule, "start `runner`: it puts an interrupted session in order; then answer"));
+        }
         next.external_wait = false;
         next.handoff = Some(handoff);
         if !still_blocked {

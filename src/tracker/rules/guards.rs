@@ -37,14 +37,12 @@ impl Change<'_> {
 
     /// The status a held task goes back to: `todo` for an executor's, `review` for a reviewer's.
     pub(super) fn held_status(&self, what: &str) -> Result<Status, Refusal> {
-        match (self.row.status, &self.row.claim) {
-            (Status::InProgress, _) => Ok(Status::Todo),
-            (Status::Review, Some(claim)) if claim.work == Work::Review => Ok(Status::Review),
-            (status, _) => Err(Refusal::new(
-                format!("{} is {status} and no session holds it, so it cannot {what}", self.task),
-                SEE_LIST,
-            )),
+        let row = self.row;
+        if row.is_held() {
+            return Ok(if row.status == Status::InProgress { Status::Todo } else { Status::Review });
         }
+        let rule = format!("{} is {} and no session holds it, so it cannot {what}", self.task, row.status);
+        Err(Refusal::new(rule, SEE_LIST))
     }
 
     /// Only who holds the task may end a session of it: the claim's agent, or, where the original left a task in progress
