@@ -97,3 +97,53 @@ impl RunResult {
         self.stop.exit_code(self.signal.unwrap_or(0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of the table in `docs/exit-codes.md`: code and stop.
+    fn documented() -> Vec<(String, String)> {
+        let page = include_str!("../docs/exit-codes.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'));
+        let cells = rows.map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`')).collect::<Vec<_>>());
+        let mut table: Vec<(String, String)> =
+            cells.filter(|cells| cells.len() == 3).map(|cells| (cells[0].to_owned(), cells[2].to_owned())).collect();
+        assert_eq!(table.remove(0), ("code".to_owned(), "stop".to_owned()));
+        assert_eq!(table.remove(0), ("---".to_owned(), "---".to_owned()));
+        table
+    }
+
+    #[test]
+    fn the_documented_exit_codes_are_those_of_the_program() {
+        let code = |stop: Stop| match stop {
+            Stop::Interrupted => "128+n".to_owned(),
+            other => other.exit_code(0).to_string(),
+        };
+        let name = |stop: Stop| serde_json::to_value(stop).unwrap().as_str().unwrap().to_owned();
+        let mut table = documented();
+        let failure = table.iter().position(|(_, stop)| stop == "configuration_or_workflow_error").unwrap();
+        assert_eq!(table.remove(failure).0, EXIT_FAILURE.to_string());
+        let known: Vec<_> = Stop::ALL.iter().map(|&stop| (code(stop), name(stop))).collect();
+        assert_eq!(table, known, "docs/exit-codes.md and `Stop::ALL` say the same, in the same order");
+    }
+
+    #[test]
+    fn all_stops_are_in_the_list_of_all_stops() {
+        for stop in Stop::ALL {
+            // A new stop has to be added here, to the list and to the table.
+            match stop {
+                Stop::Complete | Stop::Idle | Stop::SessionLimit | Stop::GitError => {}
+                Stop::NeedsInput | Stop::Busy | Stop::Interrupted => {}
+            }
+            assert_eq!(Stop::ALL.iter().filter(|&&other| other == stop).count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_signal_gives_its_own_exit_code() {
+        for (signal, code) in [(1, 129), (2, 130), (15, 143), (0, 128), (-1, 128), (300, 128), (200, 255)] {
+            assert_eq!(Stop::Interrupted.exit_code(signal), code);
+        }
+    }
+}

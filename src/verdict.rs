@@ -60,7 +60,6 @@ pub enum Verdict {
 
 /// Decides, in the order in which the reasons outrank each other.
 pub fn judge(facts: Facts<'_>) -> Verdict {
-    let transition = facts.after.is_settled_by(facts.agent, facts.work);
     if !facts.tampering.is_empty() {
         let reason = format!("the session changed what sessions must not touch: {}", names(facts.tampering));
         return Verdict::Quarantine { reason, tampering: true };
@@ -69,7 +68,7 @@ pub fn judge(facts: Facts<'_>) -> Verdict {
         let reason = format!("the session changed files outside its scope: {}", names(facts.violations));
         return Verdict::Quarantine { reason, tampering: false };
     }
-    if transition {
+    if facts.after.is_settled_by(facts.agent, facts.work) {
         return match facts.after.status {
             Status::Blocked => Verdict::Blocked,
             status => Verdict::Stands(status),
@@ -88,12 +87,11 @@ fn failure(facts: Facts<'_>, ended: &Ended) -> String {
         Work::Claim => "submit or escalate",
         Work::Review => "approve, reject or escalate",
     };
-    let clean = facts.result.exit.is_some_and(crate::session::Exit::is_success);
     let how = match (ended, facts.result.exit) {
         (Ended::TimedOut, _) => {
             format!("the session was ended at its time limit after {} s", facts.result.wall_ms / 1000)
         }
-        (_, Some(exit)) if !clean => format!("the agent ended with {exit}"),
+        (_, Some(exit)) if !exit.is_success() => format!("the agent ended with {exit}"),
         _ => "the agent exited".to_owned(),
     };
     let tail = facts.tail.trim();
@@ -110,5 +108,174 @@ fn names(all: &[String]) -> String {
     match all.len().saturating_sub(NAMED) {
         0 => shown,
         more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Exit;
+    use crate::tracker::row::{Action, Event};
+
+    /// A row on which `agent` made `action` last.
+    fn row(status: Status, (agent, action): (&str, Action)) -> Row {
+        let name: AgentId = agent.parse().unwrap();
+        let event = Event {
+            seq: 1,
+            at: "T".to_owned(),
+            action,
+            agent: agent.to_owned(),
+            from: Status::Todo,
+            to: status,
+            note: None,
+            code: None,
+        };
+        let (owner, reviewer) = if agent == "auto-q" { (None, Some(name)) } else { (Some(name), None) };
+        Row { status, owner, reviewer, events: vec![event], ..Row::default() }
+    }
+
+    fn in_progress() -> Row {
+        row(Status::InProgress, ("auto-a", Action::Claim))
+    }
+
+    fn submitted() -> Row {
+        row(Status::Review, ("auto-a", Action::Submit))
+    }
+
+    fn blocked() -> Row {
+        row(Status::Blocked, ("auto-a", Action::Escalate))
+    }
+
+    fn ran(ended: Ended, exit: Option<Exit>) -> ExecutionResult {
+        let mut result = ExecutionResult::without_process(ended, None);
+        (result.exit, result.wall_ms) = (exit, 2_900);
+        result
+    }
+
+    fn exited(code: i32) -> ExecutionResult {
+        ran(Ended::Exited, Some(Exit::Code(code)))
+    }
+
+    /// The verdict on the executor `auto-a`, with what it touched of what it must not and outside its scope.
+    fn verdict(after: &Row, result: &ExecutionResult, (tampering, violations): (&[&str], &[&str])) -> Verdict {
+        let texts = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        judge(Facts {
+            agent: &"auto-a".parse().unwrap(),
+            work: Work::Claim,
+            after,
+            tampering: &texts(tampering),
+            violations: &texts(violations),
+            result,
+            tail: "the last words\n",
+        })
+    }
+
+    fn quarantine(reason: &str, tampering: bool) -> Verdict {
+        Verdict::Quarantine { reason: reason.to_owned(), tampering }
+    }
+
+    fn escalate(how: &str) -> Verdict {
+        let reason = format!("{how} without submit or escalate; the end of its output:\n\nthe last words");
+        Verdict::Escalate { reason }
+    }
+
+    /// One row for each line of the order, then each neighbouring pair of reasons: the earlier line outranks the later.
+    #[test]
+    fn the_reasons_outrank_each_other_in_this_order() {
+        let touched: (&[&str], &[&str]) = (&["state/tasks/S00/S00-001.json"], &[]);
+        let strayed: (&[&str], &[&str]) = (&[], &["a.txt"]);
+        let clean: (&[&str], &[&str]) = (&[], &[]);
+        let tampered =
+            || quarantine("the session changed what sessions must not touch: state/tasks/S00/S00-001.json", true);
+        let violated = || quarantine("the session changed files outside its scope: a.txt", false);
+        let no_start = || ran(Ended::CouldNotStart { reason: "no such file".to_owned() }, None);
+        let waits = Verdict::Wait { reason: "the agent could not start: no such file".to_owned() };
+        let timed_out = || ran(Ended::TimedOut, Some(Exit::Signal(15)));
+        let interrupted = || ran(Ended::Interrupted, Some(Exit::Signal(15)));
+        for (what, after, result, marks, expected) in [
+            ("tampering", in_progress(), exited(0), touched, tampered()),
+            ("a scope violation", in_progress(), exited(0), strayed, violated()),
+            ("blocked by this agent", blocked(), exited(0), clean, Verdict::Blocked),
+            ("could not start", in_progress(), no_start(), clean, waits),
+            ("interrupted", in_progress(), interrupted(), clean, Verdict::Interrupted),
+            ("failed", in_progress(), exited(3), clean, escalate("the agent ended with exit status 3")),
+            (
+                "killed",
+                in_progress(),
+                ran(Ended::Exited, Some(Exit::Signal(9))),
+                clean,
+                escalate("the agent ended with signal SIGKILL (9)"),
+            ),
+            (
+                "timed out",
+                in_progress(),
+                timed_out(),
+                clean,
+                escalate("the session was ended at its time limit after 2 s"),
+            ),
+            ("left without a transition", in_progress(), exited(0), clean, escalate("the agent exited")),
+            ("the status stands", submitted(), exited(0), clean, Verdict::Stands(Status::Review)),
+            // Pairs.
+            ("tampering before violation", in_progress(), exited(0), (touched.0, strayed.1), tampered()),
+            ("tampering before blocked", blocked(), exited(0), touched, tampered()),
+            ("tampering before could not start", in_progress(), no_start(), touched, tampered()),
+            ("tampering before interrupted", in_progress(), interrupted(), touched, tampered()),
+            ("tampering before a good submit", submitted(), exited(0), touched, tampered()),
+            ("violation before blocked", blocked(), exited(0), strayed, violated()),
+            ("violation before could not start", in_progress(), no_start(), strayed, violated()),
+            ("violation before interrupted", in_progress(), interrupted(), strayed, violated()),
+            ("violation before failed", in_progress(), exited(3), strayed, violated()),
+            ("violation before a good submit", submitted(), exited(0), strayed, violated()),
+            ("blocked before interrupted", blocked(), interrupted(), clean, Verdict::Blocked),
+            ("blocked before failed", blocked(), exited(3), clean, Verdict::Blocked),
+            ("blocked before timed out", blocked(), timed_out(), clean, Verdict::Blocked),
+            // A transition is proved by the session's secret; how the process ended is evidence only.
+            ("submit before failed", submitted(), exited(1), clean, Verdict::Stands(Status::Review)),
+            ("submit before timed out", submitted(), timed_out(), clean, Verdict::Stands(Status::Review)),
+            ("submit before interrupted", submitted(), interrupted(), clean, Verdict::Stands(Status::Review)),
+        ] {
+            assert_eq!(verdict(&after, &result, marks), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn only_the_sessions_own_transition_counts() {
+        for (what, after) in [
+            ("blocked by the coordinator", row(Status::Blocked, ("coordinator", Action::Escalate))),
+            ("blocked by another", row(Status::Blocked, ("auto-b", Action::Escalate))),
+            ("submitted by another", row(Status::Review, ("auto-b", Action::Submit))),
+            ("done", row(Status::Done, ("auto-q", Action::Approve))),
+            ("todo", Row::default()),
+        ] {
+            assert_eq!(verdict(&after, &exited(0), (&[], &[])), escalate("the agent exited"), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_review_ends_with_a_verdict_of_its_own_reviewer() {
+        let judged = |after: &Row, tail: &str| {
+            judge(Facts {
+                agent: &"auto-q".parse().unwrap(),
+                work: Work::Review,
+                after,
+                tampering: &[],
+                violations: &[],
+                result: &exited(1),
+                tail,
+            })
+        };
+        for status in [Status::Done, Status::Todo] {
+            assert_eq!(judged(&row(status, ("auto-q", Action::Approve)), ""), Verdict::Stands(status));
+        }
+        assert_eq!(judged(&row(Status::Blocked, ("auto-q", Action::Escalate)), ""), Verdict::Blocked);
+        let without = "the agent ended with exit status 1 without approve, reject or escalate; it printed nothing";
+        assert_eq!(judged(&submitted(), " \n"), Verdict::Escalate { reason: without.to_owned() });
+    }
+
+    #[test]
+    fn the_first_ten_names_are_given_and_the_rest_counted() {
+        let all: Vec<String> = (1..=12).map(|number| format!("f{number}")).collect();
+        assert_eq!(names(&all[..10]), "f1, f2, f3, f4, f5, f6, f7, f8, f9, f10");
+        assert_eq!(names(&all), "f1, f2, f3, f4, f5, f6, f7, f8, f9, f10 and 2 more");
     }
 }

@@ -18,7 +18,7 @@ use crate::plan::{Plan, Work};
 use crate::project::Project;
 use crate::tracker::desk::{Caller, Changed, Desk, handoff_path};
 use crate::tracker::proof::Token;
-use crate::tracker::ready::{self, Part};
+use crate::tracker::ready::{self, Gates, Part};
 use crate::tracker::remediation::Issue;
 use crate::tracker::row::{Claim, Status};
 use crate::tracker::rules::Step;
@@ -275,7 +275,13 @@ impl Bench<'_> {
             return Err(Failure::Usage { what: format!("{task} needs the role {wanted} now, not {role}") });
         }
         let config = host::config_or_default(&host::config_path(self.place, self.project))?;
-        let waiting_for = board.unfinished(&card.depends_on);
+        let gates = Gates::new(&plan, &board);
+        if let Some(stage) = gates.stages(&card).next() {
+            return Err(Failure::Usage {
+                what: format!("{task} waits for stage {stage}; its tasks have to be done first"),
+            });
+        }
+        let waiting_for = gates.dependencies(&card);
         let claim = Claim {
             agent: agent.clone(),
             work,

@@ -111,7 +111,7 @@ fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>
         (None, None) => return Ok(Order::Fine),
     };
     let work = task.row.claim.as_ref().map_or(Work::Claim, |claim| claim.work);
-    let (row, what) = if task.row.is_settled_by(&agent, work) {
+    let (row, what) = if task.row.is_settled_by(&agent, work) || !task.row.is_held() {
         let status = task.row.status;
         (
             Row { claim: None, ..task.row.clone() },

@@ -53,9 +53,9 @@ pub struct RunRecord {
     pub action: Work,
     /// Whether it is over.
     pub status: RecordStatus,
-    /// UTC.
+    /// When the session began, in UTC.
     pub started_at: String,
-    /// UTC.
+    /// When it was judged, in UTC.
     #[serde(default)]
     pub finished_at: Option<String>,
     /// The command with all placeholders replaced.
@@ -103,6 +103,70 @@ impl RunRecord {
     /// Reads the record of a session, if there is one that this version understands.
     pub fn read(folder: &std::path::Path) -> Result<Option<Self>, FileError> {
         let bytes = fs::read_if_present(&folder.join("run.json"))?;
-        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        let record: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Ok(record.filter(|record| record.schema <= RECORD_SCHEMA))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Ended;
+
+    fn running() -> RunRecord {
+        RunRecord {
+            schema: RECORD_SCHEMA,
+            run_id: "auto-qa-000000000000.1".to_owned(),
+            agent: "auto-qa-000000000000".parse().unwrap(),
+            session: 1,
+            task: "S00-001".parse().unwrap(),
+            role: "qa".parse().unwrap(),
+            action: Work::Review,
+            status: RecordStatus::Running,
+            started_at: "2026-11-30T03:05:12Z".to_owned(),
+            finished_at: None,
+            argv: vec!["agent".to_owned()],
+            prompt_characters: 7,
+            prompt_parts: vec![PartRecord { part: "assignment".to_owned(), characters: 7 }],
+            execution: Some(ExecutionResult::without_process(Ended::Exited, None)),
+            scope_violations: vec!["a.txt".to_owned()],
+            tampering: Vec::new(),
+            findings: Vec::new(),
+            kept: Vec::new(),
+            result: Some(serde_json::json!({"verdict": "stands"})),
+            commit: None,
+            commit_error: None,
+        }
+    }
+
+    #[test]
+    fn a_written_record_reads_back_the_same_and_is_the_users_own() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(RunRecord::read(folder.path()).unwrap(), None);
+        running().write(folder.path()).unwrap();
+        assert_eq!(RunRecord::read(folder.path()).unwrap(), Some(running()));
+        let mode = folder.path().join("run.json").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn an_older_record_reads_without_what_it_lacks_and_a_newer_or_broken_one_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut old = serde_json::to_value(running()).unwrap();
+        let keys = old.as_object_mut().unwrap();
+        keys.insert("schema".to_owned(), 1.into());
+        for later in ["finished_at", "execution", "scope_violations", "tampering", "findings", "kept", "result"] {
+            keys.remove(later).unwrap();
+        }
+        let put = |text: &str| fs::replace(&folder.path().join("run.json"), text.as_bytes()).unwrap();
+        put(&old.to_string());
+        let read = RunRecord::read(folder.path()).unwrap().unwrap();
+        assert_eq!((read.schema, read.execution, read.result), (1, None, None));
+        old["schema"] = (RECORD_SCHEMA + 1).into();
+        put(&old.to_string());
+        assert_eq!(RunRecord::read(folder.path()).unwrap(), None);
+        put("{");
+        assert_eq!(RunRecord::read(folder.path()).unwrap(), None);
     }
 }

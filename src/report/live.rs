@@ -59,6 +59,7 @@ fn live_line(session: &SessionName) -> ProgressBar {
 /// One event in words.
 fn words(event: &Event) -> String {
     match event {
+        Event::RunStarted { tasks: 1, done } => format!("1 task, {done} done"),
         Event::RunStarted { tasks, done } => format!("{tasks} tasks, {done} done"),
         Event::Converted => "the state of the original coordinator was converted to one file per task".to_owned(),
         Event::Recovered { what } => format!("recovered: {what}"),
@@ -99,24 +100,48 @@ mod tests {
             role: "qa".parse().unwrap(),
             work: Work::Review,
         };
-        let ended = Event::SessionEnded {
+        let start = |work| Event::SessionStarted { session: SessionName { work, ..session.clone() }, count: 3 };
+        let end = |good, outcome: &str| Event::SessionEnded {
             session: session.clone(),
-            outcome: "approved, done".to_owned(),
-            good: true,
+            outcome: outcome.to_owned(),
+            good,
             wall_ms: 1234,
         };
-        let commit =
-            Event::Committed { commit: "0123456789abcdef".to_owned(), subject: "Accept the parser".to_owned() };
-        let shown = [Event::SessionStarted { session, count: 3 }, ended, commit]
-            .iter()
-            .map(words)
-            .collect::<Vec<_>>()
-            .join("\n");
-        insta::assert_snapshot!(shown, @r"
+        let what = || "S00-001 is answered and todo".to_owned();
+        let (task, reason) = (session.task.clone(), "no login\nfor the service".to_owned());
+        let events = [
+            Event::RunStarted { tasks: 12, done: 3 },
+            Event::RunStarted { tasks: 1, done: 0 },
+            Event::Converted,
+            Event::Recovered { what: what() },
+            Event::Applied { what: what() },
+            start(Work::Claim),
+            end(false, "failed: exit status 3; S00-001-r1 will look into it"),
+            start(Work::Review),
+            end(true, "approved, done"),
+            Event::Committed { commit: "0123456789abcdef".to_owned(), subject: "Accept the parser".to_owned() },
+            Event::Committed { commit: "0123".to_owned(), subject: "Accept the parser".to_owned() },
+            Event::WaitsForPerson { task, reason },
+            Event::Warning { text: "a fifo lies in the tree".to_owned() },
+        ];
+        let shown = events.iter().map(words).collect::<Vec<_>>().join("\n");
+        insta::assert_snapshot!(shown, @r#"
+        12 tasks, 3 done
+        1 task, 0 done
+        the state of the original coordinator was converted to one file per task
+        recovered: S00-001 is answered and todo
+        applied: S00-001 is answered and todo
+
+        [3] qa works on S00-001: Parse the dates
+            !! failed: exit status 3; S00-001-r1 will look into it  (1.2 s)
 
         [3] qa reviews S00-001: Parse the dates
             ok approved, done  (1.2 s)
             commit 0123456789  Accept the parser
-        ");
+            commit 0123  Accept the parser
+            S00-001 waits for a person: no login
+            answer with: runner task answer S00-001 --text "…"
+            note: a fifo lies in the tree
+        "#);
     }
 }

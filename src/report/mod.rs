@@ -5,6 +5,7 @@
 
 mod live;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
@@ -15,18 +16,35 @@ pub use live::Reporter;
 /// Writes a value to standard output as indented JSON.
 pub fn json(value: &impl Serialize) {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    line(&text);
+    write(io::stdout().lock(), &text);
 }
 
 /// Writes one line to standard output.
 pub fn line(text: &str) {
-    // A closed pipe means that nobody wants to know any more.
-    drop(writeln!(io::stdout().lock(), "{text}"));
+    write(io::stdout().lock(), &printable(text));
 }
 
 /// Writes one line to standard error.
 pub fn note(text: &str) {
-    drop(writeln!(io::stderr().lock(), "{text}"));
+    write(io::stderr().lock(), &printable(text));
+}
+
+fn write(mut stream: impl Write, text: &str) {
+    // A closed pipe means that nobody wants to know any more.
+    drop(writeln!(stream, "{text}"));
+}
+
+/// The text with control characters spelled out: titles and reasons are an agent's words and must not steer a terminal.
+fn printable(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
 }
 
 /// Says what stopped a run: one JSON object on standard error, or readable words if that is a terminal.
@@ -34,15 +52,48 @@ pub fn failure(reason: &str) {
     if io::stderr().is_terminal() {
         note(&format!("runner: {reason}"));
     } else {
-        note(&json!({ "stop": "configuration_or_workflow_error", "reason": reason }).to_string());
+        let text = json!({ "stop": "configuration_or_workflow_error", "reason": reason }).to_string();
+        write(io::stderr().lock(), &text);
     }
 }
 
 /// Says why a verb was refused: a JSON object on standard output if asked for, else a line on standard error.
 pub fn refusal(reason: &str, as_json: bool) {
     if as_json {
-        line(&json!({ "error": reason }).to_string());
+        write(io::stdout().lock(), &json!({ "error": reason }).to_string());
     } else {
         note(&format!("runner: {reason}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agents_words_cannot_steer_the_terminal() {
+        for (text, shown) in [
+            ("plain, ä, 日本, two\nlines\tand a tab", "plain, ä, 日本, two\nlines\tand a tab"),
+            ("a\u{1b}[2Jb", "a\\u{1b}[2Jb"),
+            ("bell\u{7} back\u{8} gone\rover", "bell\\u{7} back\\u{8} gone\\rover"),
+            ("one byte \u{9b}31m", "one byte \\u{9b}31m"),
+            ("nul\0", "nul\\u{0}"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_error() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        write(Closed, "nobody reads this");
     }
 }

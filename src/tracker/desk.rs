@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::fs::{self, FileError};
 use crate::ids::{AgentId, TaskId};
-use crate::plan::{Fault, TaskCard};
+use crate::plan::{Fault, Plan, PlanError, TaskCard};
 use crate::project::Project;
 
+pub use super::escalation::Escalated;
 use super::proof::Token;
-use super::remediation::{self, Escalation, Issue, Origin};
 use super::row::{Action, Event, Row, Status};
-use super::rules::{self, Actor, Blocker, Refusal, Step};
+use super::rules::{self, Actor, Refusal, Step};
 use super::store::{Batch, LockedStore, Store, StoreError};
 
 /// How long a verb waits for the state lock.
@@ -37,12 +37,15 @@ pub enum DeskError {
         /// The id that was asked for.
         task: TaskId,
     },
+    /// The plan is faulty.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// A card is faulty.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Card(Vec<Fault>),
 }
 
-type Result<T, E = DeskError> = std::result::Result<T, E>;
+pub(super) type Result<T, E = DeskError> = std::result::Result<T, E>;
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -73,7 +76,7 @@ pub struct Changed {
 pub struct Desk<'a> {
     project: &'a Project,
     store: Store,
-    clock: Clock,
+    pub(super) clock: Clock,
 }
 
 impl<'a> Desk<'a> {
@@ -109,6 +112,15 @@ impl<'a> Desk<'a> {
         Ok(self.store.lock(VERB_PATIENCE)?)
     }
 
+    /// As [`Desk::lock`], and converts the original's state: before the first write, and not before that.
+    pub(super) fn lock_to_write(&self) -> Result<LockedStore<'_>> {
+        let locked = self.lock()?;
+        if locked.needs_conversion()? {
+            locked.convert(&Plan::load(self.project)?)?;
+        }
+        Ok(locked)
+    }
+
     /// Carries out one step of `caller` on `task`; `step` is made from the row under the lock, with further texts to write.
     pub fn change<'r>(
         &self,
@@ -117,7 +129,7 @@ impl<'a> Desk<'a> {
         step: impl FnOnce(&Row) -> Result<(Step<'r>, Batch)>,
     ) -> Result<Changed> {
         let card = self.card(task)?;
-        let locked = self.lock()?;
+        let locked = self.lock_to_write()?;
         let row = locked.read_row(&card.stage, task)?;
         let who = actor(task, &row, caller)?;
         let (step, batch) = step(&row)?;
@@ -158,129 +170,6 @@ impl<'a> Desk<'a> {
         }
         Ok(false)
     }
-
-    /// A session's own escalation.
-    pub fn escalate(&self, task: &TaskId, caller: &Caller, issue: &Issue) -> Result<Changed> {
-        let card = self.card(task)?;
-        for role in issue.role.iter().chain(&issue.reviewer_role) {
-            if !self.project.root().join(format!("roles/{role}.md")).is_file() {
-                return Err(Refusal::new(
-                    format!("the issue's role {role} has no text roles/{role}.md"),
-                    "name a role that has one, or leave the key out",
-                )
-                .into());
-            }
-        }
-        let locked = self.lock()?;
-        let row = locked.read_row(&card.stage, task)?;
-        let who = actor(task, &row, caller)?;
-        let levels_left = row.claim.as_ref().map_or(0, |claim| claim.remediation_left);
-        let planned = self.plan_escalation(&locked, (&card, levels_left), issue)?;
-        let made = self.escalated(&row, who, (&card, &caller.name), issue, planned)?;
-        let batch = made.batch(Some(caller));
-        locked.write(&batch.0)?;
-        Ok(Changed {
-            card,
-            from: row.status,
-            row: batch.1,
-            remediation: made.remediation.map(|(card, _)| card.id),
-            unblocked: None,
-        })
-    }
-
-    /// What `issue` of a task with so many levels of remediation left comes to.
-    pub fn plan_escalation(
-        &self,
-        locked: &LockedStore<'_>,
-        (card, levels_left): (&TaskCard, u32),
-        issue: &Issue,
-    ) -> Result<Escalation> {
-        let mut taken = Vec::new();
-        while let Ok(id) = format!("{}-r{}", card.id, taken.len() + 1).parse::<TaskId>()
-            && self.project.card(&id).exists()
-        {
-            taken.push(id);
-        }
-        let mut open_causes = Vec::new();
-        let mut below = card.clone();
-        while let Some(origin) = below.origin.clone() {
-            let above = self.card(&origin)?;
-            let row = locked.read_row(&above.stage, &origin)?;
-            open_causes.push((below.id, row.reason.unwrap_or_default()));
-            below = above;
-        }
-        let origin = Origin { card, levels_left, taken: &taken, open_causes: &open_causes };
-        Ok(remediation::escalation(origin, issue)?)
-    }
-
-    /// The rows, card and report that a planned escalation of `agent`'s session makes; nothing is written yet.
-    pub fn escalated(
-        &self,
-        row: &Row,
-        who: Actor<'_>,
-        (card, agent): (&TaskCard, &AgentId),
-        issue: &Issue,
-        planned: Escalation,
-    ) -> Result<Escalated> {
-        let at = self.clock.stamp();
-        let handoff = handoff_path(agent, &card.id);
-        let (reason, blocker) = match &planned {
-            Escalation::Remediate(made) => (issue.reason.clone(), Blocker::Task(made.id.clone())),
-            Escalation::Wait(None) => (issue.reason.clone(), Blocker::Person),
-            Escalation::Wait(Some(why)) => (format!("{} (waits for a person: {why})", issue.reason), Blocker::Person),
-        };
-        let step = Step::Escalate { reason: reason.clone(), handoff: handoff.clone(), blocker };
-        let row = rules::apply(&card.id, row, who, step, &at)?;
-        let remediation = match planned {
-            Escalation::Remediate(made) => {
-                let row = created(agent.as_str(), &at, &format!("remediates {}", card.id), Some(handoff.clone()));
-                Some((*made, row))
-            }
-            Escalation::Wait(_) => None,
-        };
-        let next = match &remediation {
-            Some((made, _)) => format!("Remediation: {}", made.id),
-            None => "Remediation: none; a person has to answer (`runner task answer`)".to_owned(),
-        };
-        let report = format!(
-            "# Blocker of {}\n\nTitle: {}\nAgent: {agent}\n{next}\n\n{}\n",
-            card.id,
-            issue.title.trim(),
-            reason.trim_end()
-        );
-        Ok(Escalated { card: card.clone(), row, handoff, report, remediation })
-    }
-}
-
-/// What an escalation makes.
-#[derive(Debug, Clone)]
-pub struct Escalated {
-    card: TaskCard,
-    /// The blocked row.
-    pub row: Row,
-    handoff: String,
-    report: String,
-    /// The remediation's card and row.
-    pub remediation: Option<(TaskCard, Row)>,
-}
-
-impl Escalated {
-    /// Everything to write, and the blocked row as written; signed if a session asked for it.
-    pub fn batch(&self, caller: Option<&Caller>) -> (Batch, Row) {
-        let mut row = self.row.clone();
-        let mut batch = Batch::default().text(&self.handoff, &self.report);
-        if let Some((card, made)) = &self.remediation {
-            let mut made = made.clone();
-            if let Some(caller) = caller {
-                sign(&mut made, caller, &card.to_json());
-            }
-            batch = batch.card(card).row(&card.stage, &card.id, &made);
-        }
-        if let Some(caller) = caller {
-            sign(&mut row, caller, "");
-        }
-        (batch.row(&self.card.stage, &self.card.id, &row), row)
-    }
 }
 
 /// `state/handoffs/<agent>-<task>.md`.
@@ -303,14 +192,14 @@ pub fn created(by: &str, at: &str, note: &str, handoff: Option<String>) -> Row {
     Row { handoff, events: vec![event], ..Row::default() }
 }
 
-fn sign(row: &mut Row, caller: &Caller, extra: &str) {
+pub(super) fn sign(row: &mut Row, caller: &Caller, extra: &str) {
     if let Some(token) = &caller.token {
         token.sign(row, extra);
     }
 }
 
 /// Whether the caller speaks for the row's live session or as a person.
-fn actor<'c>(task: &TaskId, row: &Row, caller: &'c Caller) -> Result<Actor<'c>> {
+pub(super) fn actor<'c>(task: &TaskId, row: &Row, caller: &'c Caller) -> Result<Actor<'c>> {
     let holds = row.claim.as_ref().is_some_and(|claim| claim.agent == caller.name);
     if caller.token.is_some() || caller.name.is_automatic() || holds {
         rules::authorise(task, row, &caller.name, caller.token.as_ref().map(Token::hash).as_deref())?;
@@ -318,3 +207,6 @@ fn actor<'c>(task: &TaskId, row: &Row, caller: &'c Caller) -> Result<Actor<'c>> 
     }
     Ok(Actor::Person(&caller.name))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! What can run next, what waits for whom, and what never will.
+//! What can run next, and in which order.
 //!
 //! Pure: a plan and a board in, an order out.
 
@@ -10,6 +10,7 @@ use crate::ids::{Role, StageId, TaskId};
 use crate::plan::views::StageCounts;
 use crate::plan::{Plan, TaskCard, Work};
 
+pub use super::outlook::{Outlook, outlook};
 use super::row::{Row, Status};
 
 /// All rows of a plan; a task without a row is `todo`.
@@ -45,13 +46,21 @@ impl Board {
         self.rows.values().map(|row| row.events.len() as u64).sum()
     }
 
-    fn is_done(&self, task: &TaskId) -> bool {
+    pub(super) fn is_done(&self, task: &TaskId) -> bool {
         self.row(task).status == Status::Done
     }
 
     /// Those of `tasks` that are not done.
     pub fn unfinished<'a>(&self, tasks: impl IntoIterator<Item = &'a TaskId>) -> Vec<TaskId> {
-        tasks.into_iter().filter(|task| !self.is_done(task)).cloned().collect()
+        self.unfinished_of(tasks).cloned().collect()
+    }
+
+    /// As [`Board::unfinished`], borrowed.
+    pub(super) fn unfinished_of<'a>(
+        &self,
+        tasks: impl IntoIterator<Item = &'a TaskId>,
+    ) -> impl Iterator<Item = &'a TaskId> {
+        tasks.into_iter().filter(|task| !self.is_done(task))
     }
 }
 
@@ -112,45 +121,69 @@ pub fn counts(plan: &Plan, board: &Board) -> BTreeMap<StageId, StageCounts> {
     counts
 }
 
-/// The stages all of whose tasks are done; a stage without tasks is complete.
-fn complete_stages(plan: &Plan, board: &Board) -> BTreeSet<StageId> {
-    let mut complete: BTreeSet<StageId> = plan.stages().iter().map(|stage| stage.id.clone()).collect();
-    for task in plan.tasks().iter().filter(|task| !board.is_done(&task.id)) {
-        complete.remove(&task.stage);
+/// What has to be over before a session of a task may start.
+#[derive(Debug)]
+pub struct Gates<'a> {
+    plan: &'a Plan,
+    board: &'a Board,
+    /// The stages with a task that is not done; a stage without tasks is complete.
+    unfinished: BTreeSet<&'a StageId>,
+}
+
+impl<'a> Gates<'a> {
+    /// Looks through the board once.
+    pub fn new(plan: &'a Plan, board: &'a Board) -> Self {
+        let unfinished = plan.tasks().iter().filter(|task| !board.is_done(&task.id)).map(|task| &task.stage).collect();
+        Self { plan, board, unfinished }
     }
-    complete
+
+    /// The stages that have to be complete before `task` and are not.
+    pub fn stages(&self, task: &TaskCard) -> impl Iterator<Item = &'a StageId> {
+        let before = self.plan.stage(&task.stage).into_iter().flat_map(|stage| &stage.depends_on);
+        before.filter(|stage| self.unfinished.contains(stage))
+    }
+
+    /// The tasks that have to be done before `task` is claimed and are not.
+    pub fn dependencies(&self, task: &TaskCard) -> Vec<TaskId> {
+        self.board.unfinished(&task.depends_on)
+    }
+
+    /// The origin of a remediation, while it waits for a person: the answer may make the remediation needless.
+    pub fn waiting_origin<'t>(&self, task: &'t TaskCard) -> Option<&'t TaskId> {
+        task.origin.as_ref().filter(|origin| self.board.row(origin).external_wait)
+    }
+
+    /// Whether a session for this work on `task` may start.
+    fn are_open(&self, task: &TaskCard, work: Work) -> bool {
+        self.stages(task).next().is_none()
+            && (work == Work::Review || (self.dependencies(task).is_empty() && self.waiting_origin(task).is_none()))
+    }
 }
 
 /// All sessions that could start now, in the order in which they would.
 ///
 /// Reviews before claims, remediation before other work, then the plan's own order (stage, priority, id).
 pub fn ready(plan: &Plan, board: &Board, part: &Part) -> Vec<Ready> {
-    let complete = complete_stages(plan, board);
-    let is_open = |task: &TaskCard| {
-        plan.stage(&task.stage).is_some_and(|stage| stage.depends_on.iter().all(|other| complete.contains(other)))
-    };
+    let gates = Gates::new(plan, board);
     let mut found: Vec<(bool, bool, Ready)> = Vec::new();
     for task in part.tasks(plan, board) {
         let row = board.row(&task.id);
-        if row.claim.is_some() || !is_open(task) {
+        if row.claim.is_some() {
             continue;
         }
         let (work, role) = match row.status {
             Status::Review => (Work::Review, &task.reviewer_role),
-            Status::Todo if may_be_claimed(task, board) => (Work::Claim, &task.role),
-            _ => continue,
+            Status::Todo => (Work::Claim, &task.role),
+            Status::InProgress | Status::Blocked | Status::Done => continue,
         };
+        if !gates.are_open(task, work) {
+            continue;
+        }
         let item = Ready { id: task.id.clone(), role: role.clone(), work };
         found.push((work == Work::Claim, task.origin.is_none(), item));
     }
     found.sort_by_key(|(is_claim, is_original, _)| (*is_claim, *is_original));
     found.into_iter().map(|(_, _, item)| item).collect()
-}
-
-/// Whether everything a `todo` task depends on is done; a remediation also waits while its origin waits for a person.
-fn may_be_claimed(task: &TaskCard, board: &Board) -> bool {
-    task.depends_on.iter().all(|other| board.is_done(other))
-        && task.origin.as_ref().is_none_or(|origin| !board.row(origin).external_wait)
 }
 
 /// The first `limit` sessions if each one succeeds.
@@ -180,74 +213,5 @@ fn unblock_origin(plan: &Plan, board: &mut Board, done: &TaskId) {
     }
 }
 
-/// Why the rest of the chosen part does not go on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outlook {
-    /// Tasks that wait for a person, each with its reason.
-    pub external: BTreeMap<TaskId, String>,
-    /// Tasks that can never become ready as things stand, each with what it waits for.
-    pub unsatisfiable: BTreeMap<TaskId, String>,
-    /// Other unfinished tasks, each with what it waits for.
-    pub waiting: BTreeMap<TaskId, String>,
-}
-
-/// Says of each unfinished task of the part what it waits for.
-pub fn outlook(plan: &Plan, board: &Board, part: &Part) -> Outlook {
-    let reachable = reachable(plan, board);
-    let mut outlook = Outlook::default();
-    for task in part.tasks(plan, board) {
-        let row = board.row(&task.id);
-        if row.status == Status::Done {
-            continue;
-        }
-        if row.external_wait {
-            outlook.external.insert(task.id.clone(), row.reason.clone().unwrap_or_default());
-            continue;
-        }
-        let why = waits_for(plan, board, task);
-        if !reachable.contains(&task.id) {
-            outlook.unsatisfiable.insert(task.id.clone(), why);
-        } else if !why.is_empty() {
-            outlook.waiting.insert(task.id.clone(), why);
-        }
-    }
-    outlook
-}
-
-fn waits_for(plan: &Plan, board: &Board, task: &TaskCard) -> String {
-    let row = board.row(&task.id);
-    if let Some(claim) = &row.claim {
-        return format!("held by {}", claim.agent);
-    }
-    if row.status == Status::InProgress {
-        return row.owner.as_ref().map_or_else(String::new, |owner| format!("held by {owner}"));
-    }
-    let mut open = board.unfinished(task.depends_on.iter().chain(&row.blocked_by));
-    let complete = complete_stages(plan, board);
-    let stage = plan.stage(&task.stage);
-    let stages = stage.into_iter().flat_map(|stage| &stage.depends_on).filter(|other| !complete.contains(other));
-    let mut names: Vec<String> = open.drain(..).map(String::from).collect();
-    names.extend(stages.map(|stage| format!("stage {stage}")));
-    if names.is_empty() { String::new() } else { format!("waits for {}", names.join(", ")) }
-}
-
-/// The tasks that become done if every session succeeds and every person answers.
-fn reachable(plan: &Plan, board: &Board) -> BTreeSet<TaskId> {
-    let mut reached: BTreeSet<TaskId> =
-        plan.tasks().iter().map(|task| &task.id).filter(|id| board.is_done(id)).cloned().collect();
-    let mut left: Vec<&TaskCard> = plan.tasks().iter().filter(|task| !reached.contains(&task.id)).collect();
-    loop {
-        let unreached_stages: BTreeSet<&StageId> = left.iter().map(|task| &task.stage).collect();
-        let can_finish = |task: &&TaskCard| {
-            let stage = plan.stage(&task.stage);
-            stage.is_some_and(|stage| stage.depends_on.iter().all(|other| !unreached_stages.contains(other)))
-                && task.depends_on.iter().chain(&board.row(&task.id).blocked_by).all(|other| reached.contains(other))
-        };
-        let (now, later): (Vec<_>, Vec<_>) = left.iter().copied().partition(can_finish);
-        if now.is_empty() {
-            return reached;
-        }
-        reached.extend(now.into_iter().map(|task| task.id.clone()));
-        left = later;
-    }
-}
+#[cfg(test)]
+mod tests;

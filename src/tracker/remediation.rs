@@ -1,7 +1,9 @@
 //! From a named blocker to a remediation card or to a wait for a person.
 //!
 //! Pure. Owns the bounds that keep remediation from looping: depth, one blocker each, no duplicate cause, a scope that is part
-//! of the origin's.
+//! of the origin's. A card that would make the plan faulty is never made.
+
+use std::path::Path;
 
 use serde::Deserialize;
 
@@ -91,6 +93,30 @@ pub fn escalation(origin: Origin<'_>, issue: &Issue) -> Result<Escalation, Refus
     if issue.requires_user_input {
         return Ok(Escalation::Wait(None));
     }
+    check_scope(card, issue)?;
+    let cause = normalised(&issue.reason);
+    if let Some((remediation, _)) = origin.open_causes.iter().find(|(_, open)| normalised(open) == cause) {
+        return Ok(Escalation::Wait(Some(format!("{remediation} already exists for the same cause"))));
+    }
+    if origin.levels_left == 0 {
+        return Ok(Escalation::Wait(Some("remediation may not nest deeper (`max_remediation_depth`)".to_owned())));
+    }
+    let Some(id) = fresh_id(&card.id, origin.taken) else {
+        return Ok(Escalation::Wait(Some("no further remediation id is free".to_owned())));
+    };
+    let made = remediation_card(card, issue, id);
+    // What an agent wrote must not leave a plan behind that nothing can run.
+    match TaskCard::parse(Path::new("its card"), made.to_json().as_bytes()) {
+        Ok(made) => Ok(Escalation::Remediate(Box::new(made))),
+        Err(faults) => {
+            let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+            let rule = format!("the issue makes no valid remediation: {}", faults.join("; "));
+            Err(Refusal::new(rule, "correct the issue, or leave optional keys out"))
+        }
+    }
+}
+
+fn check_scope(card: &TaskCard, issue: &Issue) -> Result<(), Refusal> {
     for glob in &issue.scope {
         if !is_part_of(glob, &card.scope) {
             return Err(Refusal::new(
@@ -103,17 +129,7 @@ pub fn escalation(origin: Origin<'_>, issue: &Issue) -> Result<Escalation, Refus
             ));
         }
     }
-    let cause = normalised(&issue.reason);
-    if let Some((remediation, _)) = origin.open_causes.iter().find(|(_, open)| normalised(open) == cause) {
-        return Ok(Escalation::Wait(Some(format!("{remediation} already exists for the same cause"))));
-    }
-    if origin.levels_left == 0 {
-        return Ok(Escalation::Wait(Some("remediation may not nest deeper (`max_remediation_depth`)".to_owned())));
-    }
-    let Some(id) = fresh_id(&card.id, origin.taken) else {
-        return Ok(Escalation::Wait(Some("no further remediation id is free".to_owned())));
-    };
-    Ok(Escalation::Remediate(Box::new(remediation_card(card, issue, id))))
+    Ok(())
 }
 
 fn remediation_card(card: &TaskCard, issue: &Issue, id: TaskId) -> TaskCard {
@@ -123,7 +139,7 @@ fn remediation_card(card: &TaskCard, issue: &Issue, id: TaskId) -> TaskCard {
     TaskCard {
         id,
         stage: card.stage.clone(),
-        title: issue.title.trim().to_owned(),
+        title: issue.title.split_whitespace().collect::<Vec<_>>().join(" "),
         role: issue.role.clone().unwrap_or_else(|| card.role.clone()),
         reviewer_role: issue.reviewer_role.clone().unwrap_or_else(|| card.reviewer_role.clone()),
         scope: if issue.scope.is_empty() { card.scope.clone() } else { issue.scope.clone() },
@@ -149,16 +165,44 @@ fn fresh_id(origin: &TaskId, taken: &[TaskId]) -> Option<TaskId> {
     format!("{prefix}{}", used.max().unwrap_or(0).checked_add(1)?).parse().ok()
 }
 
-/// Whether every path that `glob` matches is certainly matched by one of `scope`: the same glob, or one that is a literal
-/// prefix and a final `*`.
+/// Whether every path that `glob` matches is certainly matched by one of `scope`. May say no where a yes would be right.
 fn is_part_of(glob: &str, scope: &[String]) -> bool {
-    scope.iter().any(|whole| {
-        whole == glob
-            || whole.strip_suffix('*').is_some_and(|prefix| {
-                let prefix = prefix.trim_end_matches('*');
-                !prefix.contains(['*', '?', '[']) && glob.starts_with(prefix)
-            })
-    })
+    scope.iter().any(|whole| whole == glob || covers(whole, glob))
+}
+
+/// Whether `whole` matches everything that `part` matches, found by letting `whole` match the text of `part`: its `*` takes
+/// any text, also with wildcards in it; its `?` one character or `?`; any other character only itself.
+fn covers(whole: &str, part: &str) -> bool {
+    if whole.contains('[') {
+        return false;
+    }
+    if part.contains('[') {
+        // A class would have to be taken whole; only a final `*` surely does that.
+        let prefix = whole.strip_suffix('*').filter(|prefix| !prefix.contains(['*', '?']));
+        return prefix.is_some_and(|prefix| part.starts_with(prefix));
+    }
+    let (whole, part): (Vec<char>, Vec<char>) = (whole.chars().collect(), part.chars().collect());
+    let (mut at, mut taken) = (0, 0);
+    let mut last_star: Option<(usize, usize)> = None;
+    while taken < part.len() {
+        match whole.get(at) {
+            Some('*') => {
+                last_star = Some((at, taken));
+                at += 1;
+            }
+            Some(&c) if c == part[taken] || (c == '?' && part[taken] != '*') => {
+                at += 1;
+                taken += 1;
+            }
+            _ => {
+                // The last `*` takes one character more.
+                let Some((star, from)) = last_star else { return false };
+                last_star = Some((star, from + 1));
+                (at, taken) = (star + 1, from + 1);
+            }
+        }
+    }
+    whole[at..].iter().all(|&c| c == '*')
 }
 
 /// A cause with what varies from time to time taken out: case, white space, numbers and ids.
@@ -178,6 +222,13 @@ pub fn normalised(reason: &str) -> String {
         }
         out
     };
-    let words: Vec<_> = reason.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(word).collect();
-    words.join(" ")
+    let words = reason.split(|c: char| !c.is_alphanumeric()).filter(|text| !text.is_empty()).map(word);
+    let mut words: Vec<String> = words.collect();
+    // A number may have come with or without a fraction.
+    words.dedup_by(|later, earlier| later == "#" && earlier == "#");
+    // Without any word there is nothing to compare but the text itself.
+    if words.is_empty() { reason.trim().to_owned() } else { words.join(" ") }
 }
+
+#[cfg(test)]
+mod tests;

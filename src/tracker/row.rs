@@ -80,6 +80,13 @@ pub enum Action {
     Other,
 }
 
+impl Action {
+    /// Whether a session ends with it.
+    pub fn ends_a_session(self) -> bool {
+        matches!(self, Self::Submit | Self::Approve | Self::Reject | Self::Escalate)
+    }
+}
+
 /// One event of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -219,6 +226,12 @@ impl Row {
     /// The last event, if there is one.
     pub fn last_event(&self) -> Option<&Event> {
         self.events.last()
+    }
+
+    /// Whether a session has the task in hand: it is executed or under review.
+    pub fn is_held(&self) -> bool {
+        let is_reviewed = self.claim.as_ref().is_some_and(|claim| claim.work == Work::Review);
+        self.status == Status::InProgress || (self.status == Status::Review && is_reviewed)
     }
 
     /// Whether `agent`, sent to do `work`, has brought the task where its session ends.

@@ -13,13 +13,16 @@ use crate::fault;
 use crate::fs::{self, FileError, JsonError};
 use crate::ids::{StageId, TaskId};
 use crate::lock::{Lock, LockError};
-use crate::plan::{Plan, TaskCard};
+use crate::plan::Plan;
 use crate::project::Project;
 
+use super::batch;
 use super::convert;
 use super::ready::Board;
 use super::row::{Row, SCHEMA};
 use super::rules;
+
+pub use super::batch::{Batch, row_path};
 
 /// State that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -68,66 +71,10 @@ fn first_schema() -> u32 {
     1
 }
 
-/// Intended contents of several files, by root-relative path.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
-pub struct Batch {
-    /// Contents by path; none removes the file.
-    files: BTreeMap<String, Option<String>>,
-    /// The request that asked for this, wherever it lies; it goes with the change, so that it is carried out once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    request: Option<PathBuf>,
-}
-
-impl Batch {
-    /// What the request at `path` asks for; none for what nobody had queued.
-    pub fn for_request(path: Option<&Path>) -> Self {
-        Self { files: BTreeMap::new(), request: path.map(Path::to_owned) }
-    }
-
-    /// Adds a row.
-    #[must_use]
-    pub fn row(mut self, stage: &StageId, task: &TaskId, row: &Row) -> Self {
-        self.files.insert(row_path(stage, task), Some(row.to_json()));
-        self
-    }
-
-    /// Adds a card.
-    #[must_use]
-    pub fn card(mut self, card: &TaskCard) -> Self {
-        self.files.insert(card_path(&card.id), Some(card.to_json()));
-        self
-    }
-
-    /// Adds a text at a root-relative path.
-    #[must_use]
-    pub fn text(mut self, path: &str, text: &str) -> Self {
-        self.files.insert(path.to_owned(), Some(text.to_owned()));
-        self
-    }
-
-    /// Removes the card and the row of a task that must not have come into being.
-    #[must_use]
-    pub fn without_task(mut self, stage: &StageId, task: &TaskId) -> Self {
-        self.files.insert(card_path(task), None);
-        self.files.insert(row_path(stage, task), None);
-        self
-    }
-}
-
-fn card_path(task: &TaskId) -> String {
-    format!("planning/tasks/{task}.json")
-}
-
-/// `state/tasks/<STAGE>/<TASK>.json`.
-pub fn row_path(stage: &StageId, task: &TaskId) -> String {
-    format!("state/tasks/{stage}/{task}.json")
-}
-
 /// What the pending record holds.
 #[derive(Debug, Serialize, Deserialize)]
 struct Pending {
     schema: u32,
-    root: PathBuf,
     #[serde(flatten)]
     batch: Batch,
 }
@@ -156,13 +103,26 @@ impl Store {
         }
     }
 
-    /// One row, without the lock.
+    /// One row, without the lock: a pending record is overlaid in memory.
     pub fn read_row(&self, stage: &StageId, task: &TaskId) -> Result<Row> {
-        let path = self.project.row(stage, task);
-        match fs::read_if_present(&path)? {
-            Some(bytes) => parse_row(&path, &bytes),
-            None => Ok(Row::default()),
+        let relative = row_path(stage, task);
+        if let Some(text) = self.pending()?.and_then(|mut pending| pending.batch.files.remove(&relative)) {
+            let path = self.project.row(stage, task);
+            return text.map_or(Ok(Row::default()), |text| parse_row(&path, text.as_bytes()));
         }
+        self.row_on_disk(stage, task)
+    }
+
+    fn row_on_disk(&self, stage: &StageId, task: &TaskId) -> Result<Row> {
+        let path = self.project.row(stage, task);
+        if let Some(bytes) = fs::read_if_present(&path)? {
+            return parse_row(&path, &bytes);
+        }
+        if self.is_original()? {
+            let path = self.project.state_marker();
+            return Ok(convert::read(&path, &fs::read(&path)?)?.rows.remove(task).unwrap_or_default());
+        }
+        Ok(Row::default())
     }
 
     /// Takes the state lock, waiting at most `patience`, and finishes a pending record.
@@ -198,7 +158,12 @@ impl Store {
     fn pending(&self) -> Result<Option<Pending>> {
         let path = self.pending_path();
         let Some(bytes) = fs::read_if_present(&path)? else { return Ok(None) };
-        Ok(Some(fs::parse_json(&path, &bytes)?))
+        let marker: Marker = fs::parse_json(&path, &bytes)?;
+        check_schema(&path, marker.schema)?;
+        let pending: Pending = fs::parse_json(&path, &bytes)?;
+        let stray = pending.batch.files.keys().filter(|file| !batch::is_allowed(file));
+        let faults: Vec<_> = stray.map(|file| format!("{} writes {file}", path.display())).collect();
+        if faults.is_empty() { Ok(Some(pending)) } else { Err(StoreError::Inconsistent { faults }) }
     }
 
     /// Whether the state is still the original's single file; checks the schema number.
@@ -213,36 +178,52 @@ impl Store {
     fn load(&self, plan: &Plan, pending: Option<&Pending>) -> Result<Board> {
         if self.is_original()? && pending.is_none() {
             let path = self.project.state_marker();
-            return convert::board(plan, &path, &fs::read(&path)?);
+            return convert::read(&path, &fs::read(&path)?)?.board(plan, &path);
         }
-        let overlay = pending.map(|pending| &pending.batch.files);
-        let mut rows = BTreeMap::new();
-        let mut faults = Vec::new();
+        let mut loading = Loading { plan, rows: BTreeMap::new(), faults: Vec::new() };
         let stages = fs::list(&self.project.root().join("state/tasks"))?.unwrap_or_default();
-        for path in stages.iter().filter_map(|stage| fs::list(stage).transpose()) {
-            for path in path?.into_iter().filter(|path| is_row_file(path)) {
-                let row = parse_row(&path, &fs::read(&path)?)?;
-                match plan_task(plan, &path) {
-                    Ok(task) => {
-                        faults.extend(
-                            rules::faults(&row).into_iter().map(|fault| format!("{}: {fault}", path.display())),
-                        );
-                        rows.insert(task, row);
-                    }
-                    Err(fault) => faults.push(fault),
+        for folder in stages.iter().filter_map(|stage| fs::list(stage).transpose()) {
+            for path in folder?.into_iter().filter(|path| is_row_file(path)) {
+                if let Some(bytes) = fs::read_if_present(&path)? {
+                    loading.add(&path, &bytes)?;
                 }
             }
         }
-        for (path, text) in overlay.into_iter().flatten().filter(|(path, _)| path.starts_with("state/tasks/")) {
+        let overlay = pending.into_iter().flat_map(|pending| &pending.batch.files);
+        for (path, text) in overlay.filter(|(path, _)| path.starts_with("state/tasks/")) {
             let path = self.project.root().join(path);
             // A card made by the same record may not be on disk yet, so a row without a card is no fault here.
             match (plan_task(plan, &path), text) {
-                (Ok(task), Some(text)) => drop(rows.insert(task, parse_row(&path, text.as_bytes())?)),
-                (Ok(task), None) => drop(rows.remove(&task)),
+                (Ok(task), Some(text)) => drop(loading.rows.insert(task, parse_row(&path, text.as_bytes())?)),
+                (Ok(task), None) => drop(loading.rows.remove(&task)),
                 (Err(_), _) => {}
             }
         }
+        let Loading { rows, faults, .. } = loading;
         if faults.is_empty() { Ok(Board::new(rows)) } else { Err(StoreError::Inconsistent { faults }) }
+    }
+}
+
+/// Rows on their way onto a board, with every fault found so far.
+struct Loading<'p> {
+    plan: &'p Plan,
+    rows: BTreeMap<TaskId, Row>,
+    faults: Vec<String>,
+}
+
+impl Loading<'_> {
+    fn add(&mut self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let task = plan_task(self.plan, path);
+        match (parse_row(path, bytes), task) {
+            (Ok(row), Ok(task)) => {
+                self.faults.extend(rules::faults(&row).iter().map(|fault| format!("{}: {fault}", path.display())));
+                self.rows.insert(task, row);
+            }
+            (Ok(_), Err(fault)) => self.faults.push(fault),
+            (Err(StoreError::Json(fault)), _) => self.faults.push(fault.to_string()),
+            (Err(error), _) => return Err(error),
+        }
+        Ok(())
     }
 }
 
@@ -263,7 +244,7 @@ impl LockedStore<'_> {
 
     /// One row.
     pub fn read_row(&self, stage: &StageId, task: &TaskId) -> Result<Row> {
-        self.store.read_row(stage, task)
+        self.store.row_on_disk(stage, task)
     }
 
     /// Whether a change that a killed process had begun was finished when the lock was taken.
@@ -286,14 +267,18 @@ impl LockedStore<'_> {
 
     /// Converts the original's single file into one file per task, all or nothing.
     pub fn convert(&self, plan: &Plan) -> Result<()> {
-        let board = self.store.load(plan, None)?;
-        let mut batch = Batch::default();
-        for (task, row) in board.rows() {
+        let path = self.store.project.state_marker();
+        let original = convert::read(&path, &fs::read(&path)?)?;
+        let mut batch = Batch::default().text("state/state.json", &marker_text());
+        if let Some(text) = original.rest() {
+            batch = batch.text("state/original.json", &text);
+        }
+        for (task, row) in original.board(plan, &path)?.rows() {
             if let Some(card) = plan.task(task).filter(|_| *row != Row::default()) {
                 batch = batch.row(&card.stage, task, row);
             }
         }
-        self.write(&batch.text("state/state.json", &marker_text()))
+        self.write(&batch)
     }
 
     /// Writes all files of the batch, or, after a crash, lets the next holder of the lock do so.
@@ -311,15 +296,27 @@ impl LockedStore<'_> {
             with_marker = batch.clone().text("state/state.json", &marker_text());
             &with_marker
         };
+        self.expect_nothing_newer(batch)?;
         if batch.files.len() > 1 || batch.request.is_some() {
-            let root = self.store.project.root().to_owned();
-            let pending = Pending { schema: SCHEMA, root, batch: batch.clone() };
+            let pending = Pending { schema: SCHEMA, batch: batch.clone() };
             let text = serde_json::to_string(&pending)
                 .map_err(|source| JsonError::Syntax { path: self.store.pending_path(), source })?;
             fs::replace(&self.store.pending_path(), text.as_bytes())?;
             fault::point("state:pending");
         }
         self.finish(batch)
+    }
+
+    /// A row of a newer version is never written over; one that cannot be read at all may be put right.
+    fn expect_nothing_newer(&self, batch: &Batch) -> Result<()> {
+        for path in batch.files.keys().filter(|path| path.starts_with("state/tasks/")) {
+            let path = self.store.project.root().join(path);
+            let bytes = fs::read_if_present(&path)?.unwrap_or_default();
+            if let Ok(marker) = fs::parse_json::<Marker>(&path, &bytes) {
+                check_schema(&path, marker.schema)?;
+            }
+        }
+        Ok(())
     }
 
     fn finish(&self, batch: &Batch) -> Result<()> {
@@ -384,3 +381,6 @@ fn check_schema(path: &Path, schema: u32) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
