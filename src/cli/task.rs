@@ -24,19 +24,19 @@ use crate::tracker::rules::Step;
 use crate::tracker::store::Batch;
 use crate::{fs, report};
 
-use super::{Place, host};
+use super::{COMMON, Place, host};
 
 /// A verb and how to answer.
 #[derive(Debug, Args)]
 pub(super) struct TaskArgs {
     /// Answer with one JSON object
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
     /// Act as this person; otherwise the session's agent, or the user at a terminal
-    #[arg(long = "as", value_name = "NAME", global = true)]
+    #[arg(long = "as", value_name = "NAME", global = true, help_heading = COMMON)]
     person: Option<String>,
     /// Commit what the verb changed at once (people only)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     commit: bool,
     #[command(subcommand)]
     verb: Verb,
@@ -44,10 +44,14 @@ pub(super) struct TaskArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show a task as an agent gets it
-    Show { id: Option<String> },
+    /// Show a task: its card and its state; in a session the whole prompt
+    Show {
+        /// The task; in a session its own
+        id: Option<String>,
+    },
     /// Hand the work in for review
     Submit {
+        /// The task; in a session its own
         id: Option<String>,
         #[command(flatten)]
         message: MessageArgs,
@@ -60,6 +64,7 @@ enum Verb {
     },
     /// Accept the work (reviewer)
     Approve {
+        /// The task; in a session its own
         id: Option<String>,
         #[command(flatten)]
         message: MessageArgs,
@@ -69,6 +74,7 @@ enum Verb {
     },
     /// Send the work back (reviewer)
     Reject {
+        /// The task; in a session its own
         id: Option<String>,
         #[command(flatten)]
         message: MessageArgs,
@@ -79,15 +85,17 @@ enum Verb {
         #[arg(long, value_name = "FILE")]
         reason_file: Option<String>,
     },
-    /// Name one blocker and end
+    /// Name one blocker that has to go first
     Escalate {
+        /// The task; in a session its own
         id: Option<String>,
-        /// The blocker as JSON, or - for standard input
+        /// A JSON object with at least `title` and `reason` (docs/agents.md), or - for standard input
         #[arg(long, value_name = "FILE")]
         issue: String,
     },
     /// Take a task by hand, to do it or to review it
     Claim {
+        /// The task
         id: String,
         /// Your name
         #[arg(long, value_name = "NAME")]
@@ -96,22 +104,26 @@ enum Verb {
         #[arg(long)]
         role: String,
     },
-    /// Give a claim back
-    Release { id: String },
+    /// Give a claim back, so that the task can be claimed again
+    Release {
+        /// The task
+        id: String,
+    },
     /// Answer a task that waits for a person; the words become its handoff
     Answer {
+        /// The task
         id: String,
         /// The answer
         #[arg(long)]
         text: String,
     },
-    /// Add a task to the plan
+    /// Add a task card to the plan, checked with the rest of it
     Add {
         /// The card, or - for standard input
         #[arg(long, value_name = "FILE")]
         card: String,
     },
-    /// Show all tasks
+    /// Show where every task stands and what it waits for
     List,
     /// Show what would run next
     Next,
@@ -351,7 +363,10 @@ impl Bench<'_> {
     fn task(&self, id: Option<&str>) -> Result<TaskId, Failure> {
         match id.map(str::to_owned).or_else(|| self.environment("RUNNER_TASK_ID")) {
             Some(id) => parse(&id),
-            None => Err(Failure::Usage { what: "name the task: outside of a session it is not known".to_owned() }),
+            None => Err(Failure::Usage {
+                what: "name the task, for example `runner task show S00-001`: this is no session, which has one"
+                    .to_owned(),
+            }),
         }
     }
 
