@@ -6,28 +6,32 @@ use crate::outcome::{RunResult, Stop};
 
 /// What the run came to.
 pub(super) fn words(result: &RunResult) -> String {
+    let mut lines = vec![headline(result)];
+    if matches!(result.stop, Stop::NeedsInput | Stop::SessionLimit | Stop::Idle) {
+        lines.extend(waits(result));
+    }
+    format!("\n{}", lines.join("\n"))
+}
+
+fn headline(result: &RunResult) -> String {
     let left = counted(result.unfinished, "task");
-    let sessions = match result.launched {
-        0 => "no session was started".to_owned(),
-        launched => counted(launched as usize, "session"),
-    };
-    let text = match result.stop {
+    let sessions = counted(result.launched as usize, "session");
+    match result.stop {
         Stop::Complete => format!("complete: every task of the plan is done ({sessions})"),
         Stop::Idle if result.stage_complete => {
             format!("idle: the chosen part is done ({sessions}); {left} of the whole plan not done")
         }
         Stop::Idle => format!("idle: nothing is ready ({sessions}); {left} not done, `runner task list` says why"),
         Stop::SessionLimit => format!("session limit: {sessions}; {left} not done, the next run goes on"),
-        Stop::NeedsInput => return format!("\n{}", needs_input(result)),
+        Stop::NeedsInput => format!("needs input: nothing else is ready ({sessions}); {left} not done"),
         Stop::GitError => {
             format!("git error: {}", result.commit_error.as_deref().unwrap_or("the commit could not be made"))
         }
-        Stop::Busy => return busy(result.holder.as_ref()),
+        Stop::Busy => busy(result.holder.as_ref()),
         Stop::Interrupted => {
             format!("interrupted by signal {} ({sessions}); the next run goes on", result.signal.unwrap_or(0))
         }
-    };
-    format!("\n{text}")
+    }
 }
 
 /// A number with its word.
@@ -41,8 +45,9 @@ pub(super) fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default().trim()
 }
 
-fn needs_input(result: &RunResult) -> String {
-    let mut lines = vec!["needs input: nothing else is ready".to_owned()];
+/// Who waits for a person, and what can never become ready.
+fn waits(result: &RunResult) -> Vec<String> {
+    let mut lines = Vec::new();
     for (task, reason) in &result.external_blockers {
         lines.push(format!("    {task} waits for you: {}", first_line(reason)));
     }
@@ -52,7 +57,7 @@ fn needs_input(result: &RunResult) -> String {
     if !result.external_blockers.is_empty() {
         lines.push("answer with: runner task answer TASK --text \"…\"".to_owned());
     }
-    lines.join("\n")
+    lines
 }
 
 fn busy(holder: Option<&Value>) -> String {
@@ -96,7 +101,7 @@ mod tests {
         for stop in Stop::ALL {
             let name = serde_json::to_value(stop).unwrap().as_str().unwrap().replace('_', " ");
             let shown = words(&result(stop));
-            assert!(shown.trim_start().starts_with(&format!("{name}")), "{shown}");
+            assert!(shown.trim_start().starts_with(&name), "{shown}");
         }
     }
 
@@ -109,10 +114,11 @@ mod tests {
         busy.holder = Some(json!({ "pid": 7, "start_time": 1, "host": "box", "since": "2026-01-01T00:00:00Z" }));
         insta::assert_snapshot!([words(&waits), words(&busy)].join("\n"), @r#"
 
-        needs input: nothing else is ready
+        needs input: nothing else is ready (2 sessions); 1 task not done
             S00-001 waits for you: which licence?
             S00-002 can never become ready: S00-001 waits for a person
         answer with: runner task answer TASK --text "…"
+
         busy: another run is at work here (pid 7 on box since 2026-01-01T00:00:00Z); try again when it has ended
         "#);
     }
