@@ -501,10 +501,10 @@ fn text_of(given: &str) -> Result<String, Failure> {
 fn said(task: &TaskId, changed: &Changed) -> (Value, String) {
     let mut words = format!("{task}: {} → {}", changed.from, changed.row.status);
     if let Some(id) = &changed.remediation {
-        words.push_str(&format!("; {id} will remove the blocker"));
+        words += &format!("; {id} will remove the blocker");
     }
     if let Some(id) = &changed.unblocked {
-        words.push_str(&format!("; {id} can go on"));
+        words += &format!("; {id} can go on");
     }
     let value = json!({
         "task": task, "from": changed.from, "status": changed.row.status,
