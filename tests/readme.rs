@@ -157,6 +157,46 @@ fn the_first_screen_of_the_readme_holds_the_two_commands() {
     }
 }
 
+/// Every step of "your own plan in five minutes", with a few lines of shell as the agent.
+#[test]
+fn five_minutes_with_the_readme_end_with_a_task_that_is_done() {
+    const AGENT: &str = r#"case $RUNNER_ACTION in
+        claim) mkdir -p docs && echo 'make test' >docs/testing.md
+            "$RUNNER_BIN" task submit --subject "Write down how to test" --changes "A page." --validation "Ran it." ;;
+        review) "$RUNNER_BIN" task approve --subject "Accept the page on tests" --changes "None." --validation "Read it." ;;
+        esac"#;
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let shell = |script: &str| {
+        let binary = env!("CARGO_BIN_EXE_runner");
+        let script = format!("set -e\nrunner() {{ '{binary}' \"$@\"; }}\n{script}");
+        let output = sealed("sh", home.path()).args(["-c", &script]).output().expect("sh starts");
+        assert!(output.status.success(), "{script}\n{}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    };
+    shell(
+        "git init -q && git config user.name Ann && git config user.email ann@example.org
+        echo hello >README.md && git add -A && git commit -q -m 'Say hello to the world'",
+    );
+    assert!(shell("runner init").contains("made      planning/tasks/S00-001.json"));
+    let example: Value = serde_json::from_str(&shell("cat runner.example.json")).expect("the example is JSON");
+    let mut config = example.clone();
+    config["argv"] = serde_json::json!(["sh", "-c", AGENT]);
+    fs::write(home.path().join("runner.local.json"), config.to_string()).expect("the configuration can be written");
+
+    let early: Value = serde_json::from_str(&shell("runner --dry-run")).expect("JSON");
+    let problem = early["preflight_error"].as_str().expect("nothing is committed yet");
+    assert!(problem.contains("planning/tasks/S00-001.json") && problem.contains("AGENTS.md"), "{problem}");
+
+    shell("git add -A && git commit -q -m 'Add a plan'");
+    let preview: Value = serde_json::from_str(&shell("runner --dry-run")).expect("JSON");
+    assert_eq!((&preview["next"]["id"], &preview["preflight_error"]), (&"S00-001".into(), &Value::Null));
+    assert_eq!(shell("runner task next"), "S00-001 (claim, executor)\n");
+    let result: Value = serde_json::from_str(&shell("runner -q")).expect("JSON");
+    assert_eq!((&result["stop"], &result["launched"]), (&"complete".into(), &2.into()));
+    assert!(shell("runner task list").starts_with("S00-001        done "));
+    assert_eq!(shell("git status --porcelain"), "");
+}
+
 /// A row of the configuration table: key, and what stands under "type, range, default".
 fn configuration_rows(readme: &str) -> Vec<(String, String)> {
     let (_, rest) = readme.split_once("| key | type, range, default | meaning |\n|---|---|---|\n").expect("the table");

@@ -499,13 +499,10 @@ fn text_of(given: &str) -> Result<String, Failure> {
 }
 
 fn said(task: &TaskId, changed: &Changed) -> (Value, String) {
-    let mut words = format!("{task}: {} → {}", changed.from, changed.row.status);
-    if let Some(id) = &changed.remediation {
-        words += &format!("; {id} will remove the blocker");
-    }
-    if let Some(id) = &changed.unblocked {
-        words += &format!("; {id} can go on");
-    }
+    let moved = Some(format!("{task}: {} → {}", changed.from, changed.row.status));
+    let remedy = changed.remediation.as_ref().map(|id| format!("{id} will remove the blocker"));
+    let freed = changed.unblocked.as_ref().map(|id| format!("{id} can go on"));
+    let words = [moved, remedy, freed].into_iter().flatten().collect::<Vec<_>>().join("; ");
     let value = json!({
         "task": task, "from": changed.from, "status": changed.row.status,
         "remediation": changed.remediation, "unblocked": changed.unblocked,
