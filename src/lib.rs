@@ -13,7 +13,7 @@
 //! ```
 
 #[cfg(not(unix))]
-compile_error!("runner needs process groups, signals and kernel file locks: build it on Linux, macOS or inside WSL");
+compile_error!("runner needs process groups, signals and file modes of a Unix system: use Linux, macOS or WSL");
 
 pub mod cli;
 pub mod clock;

@@ -25,19 +25,19 @@ use crate::tracker::rules::Step;
 use crate::tracker::store::Batch;
 use crate::{fs, report};
 
-use super::{Place, host};
+use super::{COMMON, Place, host};
 
 /// A verb and how to answer.
 #[derive(Debug, Args)]
 pub(super) struct TaskArgs {
     /// Answer with one JSON object
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
     /// Act as this person; otherwise the session's agent, or the user at a terminal
-    #[arg(long = "as", value_name = "NAME", global = true)]
+    #[arg(long = "as", value_name = "NAME", global = true, help_heading = COMMON)]
     person: Option<String>,
     /// Commit what the verb changed at once (people only)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     commit: bool,
     #[command(subcommand)]
     verb: Verb,
@@ -45,10 +45,14 @@ pub(super) struct TaskArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show a task as an agent gets it
-    Show { id: Option<String> },
+    /// Show a task: its card and its state; in a session the whole prompt
+    Show {
+        /// The task; in a session its own
+        id: Option<String>,
+    },
     /// Hand the work in for review
     Submit {
+        /// The task; in a session its own
         id: Option<String>,
         #[command(flatten)]
         message: MessageArgs,
@@ -61,6 +65,7 @@ enum Verb {
     },
     /// Accept the work (reviewer)
     Approve {
+        /// The task; in a session its own
         id: Option<String>,
         #[command(flatten)]
         message: MessageArgs,
@@ -70,6 +75,7 @@ enum Verb {
     },
     /// Send the work back (reviewer)
     Reject {
+        /// The task; in a session its own
         id: Option<String>,
         #[command(flatten)]
         message: MessageArgs,
@@ -80,15 +86,17 @@ enum Verb {
         #[arg(long, value_name = "FILE")]
         reason_file: Option<String>,
     },
-    /// Name one blocker and end
+    /// Name one blocker that has to go first
     Escalate {
+        /// The task; in a session its own
         id: Option<String>,
-        /// The blocker as JSON, or - for standard input
+        /// A JSON object with at least `title` and `reason` (docs/agents.md), or - for standard input
         #[arg(long, value_name = "FILE")]
         issue: String,
     },
     /// Take a task by hand, to do it or to review it
     Claim {
+        /// The task
         id: String,
         /// Your name
         #[arg(long, value_name = "NAME")]
@@ -97,22 +105,26 @@ enum Verb {
         #[arg(long)]
         role: String,
     },
-    /// Give a claim back
-    Release { id: String },
+    /// Give a claim back, so that the task can be claimed again
+    Release {
+        /// The task
+        id: String,
+    },
     /// Answer a task that waits for a person; the words become its handoff
     Answer {
+        /// The task
         id: String,
         /// The answer
         #[arg(long)]
         text: String,
     },
-    /// Add a task to the plan
+    /// Add a task card to the plan, checked with the rest of it
     Add {
         /// The card, or - for standard input
         #[arg(long, value_name = "FILE")]
         card: String,
     },
-    /// Show all tasks
+    /// Show where every task stands and what it waits for
     List,
     /// Show what would run next
     Next,
@@ -362,7 +374,10 @@ impl Bench<'_> {
     fn task(&self, id: Option<&str>) -> Result<TaskId, Failure> {
         match id.map(str::to_owned).or_else(|| self.environment("RUNNER_TASK_ID")) {
             Some(id) => parse(&id),
-            None => Err(Failure::Usage { what: "name the task: outside of a session it is not known".to_owned() }),
+            None => Err(Failure::Usage {
+                what: "name the task, for example `runner task show S00-001`: this is no session, which has one"
+                    .to_owned(),
+            }),
         }
     }
 
@@ -513,13 +528,10 @@ fn text_of(given: &str) -> Result<String, Failure> {
 }
 
 fn said(task: &TaskId, changed: &Changed) -> (Value, String) {
-    let mut words = format!("{task}: {} → {}", changed.from, changed.row.status);
-    if let Some(id) = &changed.remediation {
-        words = format!("{words}; {id} will remove the blocker");
-    }
-    if let Some(id) = &changed.unblocked {
-        words = format!("{words}; {id} can go on");
-    }
+    let moved = Some(format!("{task}: {} → {}", changed.from, changed.row.status));
+    let remedy = changed.remediation.as_ref().map(|id| format!("{id} will remove the blocker"));
+    let freed = changed.unblocked.as_ref().map(|id| format!("{id} can go on"));
+    let words = [moved, remedy, freed].into_iter().flatten().collect::<Vec<_>>().join("; ");
     let value = json!({
         "task": task, "from": changed.from, "status": changed.row.status,
         "remediation": changed.remediation, "unblocked": changed.unblocked,
