@@ -8,7 +8,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -304,6 +304,7 @@ pub fn copy_aside(from: &Path, to: &Path) -> Result<bool> {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(false),
         Err(e) => return Err(fail(e)),
     };
+    open_up(from, &kind);
     if kind.is_dir() {
         make_folder(to)?;
         for entry in list(from)?.unwrap_or_default() {
@@ -320,6 +321,17 @@ pub fn copy_aside(from: &Path, to: &Path) -> Result<bool> {
     }
     sync_folder(folder_of(to))?;
     Ok(true)
+}
+
+/// Makes what a session closed to its own user readable again; where that fails, the next step says why.
+fn open_up(path: &Path, kind: &std::fs::FileType) {
+    let wanted = if kind.is_dir() { 0o700 } else { 0o600 };
+    if kind.is_symlink() || !path.metadata().is_ok_and(|metadata| metadata.mode() & wanted != wanted) {
+        return;
+    }
+    if let Ok(metadata) = path.metadata() {
+        drop(std::fs::set_permissions(path, std::fs::Permissions::from_mode(metadata.mode() & 0o7777 | wanted)));
+    }
 }
 
 /// Makes a folder with a short, fresh name below `parent` that only the user may enter; it goes when the value is dropped.

@@ -22,7 +22,10 @@ const NEXT: &str = "  \
 pub(super) struct InitArgs {}
 
 /// Lays the skeleton down and says what to edit.
-pub(super) fn run(place: &Place, _args: &InitArgs, _from: &Host) -> Result<u8, Failure> {
+pub(super) fn run(place: &Place, _args: &InitArgs, from: &Host) -> Result<u8, Failure> {
+    if host::is_in_session(from) {
+        return Err(Failure::Nested);
+    }
     let start = host::start_folder()?;
     let top = start.ancestors().find(|folder| folder.join(".git").exists()).map(std::path::Path::to_owned);
     let root = place.root.clone().or(top).unwrap_or(start);

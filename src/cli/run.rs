@@ -51,7 +51,7 @@ pub(super) fn run(place: &Place, args: &RunArgs, from: &Host) -> Result<u8, Fail
         project: &project,
         config: &config,
         config_path,
-        stage: args.stage.clone().filter(|stage| !stage.is_empty()),
+        stage: args.stage.clone(),
         task: args.task.clone(),
         host: from,
         clock: Clock::system(),

@@ -416,7 +416,8 @@ impl Bench<'_> {
     }
 
     fn refuse_in_session(&self) -> Result<(), Failure> {
-        if host::is_in_session(self.host) {
+        let below_a_run = matches!(holder::keep_away(self.project)?, Err(about) if holder::is_above_us(&about));
+        if host::is_in_session(self.host) || below_a_run {
             let what = "a session acts only as its own agent, and this is a person's verb: end with submit, approve, reject or \
                         escalate";
             return Err(Failure::Usage { what: what.to_owned() });
@@ -426,7 +427,8 @@ impl Bench<'_> {
 
     /// The person who answers or adds: as [`Self::person`], and where nobody says who, simply a person.
     fn somebody(&self) -> Result<AgentId, Failure> {
-        if self.args.person.is_some() || host::is_in_session(self.host) {
+        self.refuse_in_session()?;
+        if self.args.person.is_some() {
             return self.person();
         }
         let user = self.environment("USER").and_then(|user| user.parse().ok());

@@ -14,7 +14,7 @@ use super::{CommitId, Prepared};
 use crate::fs;
 use crate::relpath::RelPath;
 
-/// Makes `root` a git repository on branch `main` and commits all it holds; where git knows no identity, a local one is set.
+/// Makes `root` a git repository on branch `main` and commits all it holds, under an identity of its own.
 pub fn found(root: &Path, message: &str) -> Result<CommitId, GitError> {
     const DOING: &str = "found the git repository";
     let fail = || GitError::new(DOING);
@@ -23,9 +23,7 @@ pub fn found(root: &Path, message: &str) -> Result<CommitId, GitError> {
     let git = git2::Repository::init_opts(root, &options).map_err(fail())?;
     let mut config = git.config().map_err(fail())?;
     for (key, value) in [("user.name", "runner demo"), ("user.email", "demo@example.invalid")] {
-        if config.get_string(key).is_err() {
-            config.set_str(key, value).map_err(fail())?;
-        }
+        config.set_str(key, value).map_err(fail())?;
     }
     let mut index = git.index().map_err(fail())?;
     index.add_all(["*"], IndexAddOption::DEFAULT, None).map_err(fail())?;

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::commit::Unkeepable;
+use crate::commit::{CommitId, Unkeepable};
 use crate::fs;
 use crate::ids::TaskId;
 use crate::plan::TaskCard;
 use crate::relpath::RelPath;
+use crate::tracker::proof::Token;
 use crate::tracker::row::Row;
 use crate::tracker::store::{LockedStore, parse_row, row_path};
 use crate::workspace::{Area, ChangeKind, GuardedPath, Scope, Tampering, violations};
@@ -16,6 +17,7 @@ use super::Run;
 use super::claim::Held;
 use super::failure::Failure;
 use super::ground::Ground;
+use super::memo::is_own;
 
 /// Everything a session is judged by, apart from how its process ended.
 pub(super) struct Aftermath {
@@ -87,6 +89,7 @@ pub(super) fn examine(
     let allowed = |guarded: &GuardedPath| explained.allows(guarded) || leaves(held, guarded, &ignored);
     let found = run.guard.tampering_since(&ground.guarded, &allowed)?;
     let head_moved = keep_moved_head(run, held, ground)?;
+    keep_refs(run, held, &found)?;
     let keep = folder.join("kept");
     // What a killed verb left half written goes with the rest, but nobody meant to change anything with it.
     let meant = found.iter().filter(|tampering| !is_leftover(tampering));
@@ -154,20 +157,35 @@ fn is_private(ground: &Ground, path: &RelPath) -> bool {
     ground.snapshot.is_ignored(path) && !ground.snapshot.is_tracked(path)
 }
 
+/// Keeps what the session's own refs point at (a branch, a stash), since putting the refs back would let git collect it.
+fn keep_refs(run: &Run<'_>, held: &Held, found: &[Tampering]) -> Result<(), Failure> {
+    let (Some(git), Some(places)) = (&run.git, run.project.git()) else { return Ok(()) };
+    for tampering in found.iter().filter(|tampering| tampering.path.area != Area::Root) {
+        let name = tampering.path.path.to_string();
+        let base = if tampering.path.area == Area::GitOwn { &places.own } else { &places.common };
+        let text = fs::read_if_present(&tampering.path.path.under(base)).ok().flatten().unwrap_or_default();
+        let commit = String::from_utf8_lossy(&text).trim().to_owned();
+        if let (Some(name), Ok(commit)) = (name.strip_prefix("refs/"), CommitId::try_from(commit)) {
+            git.keep(&format!("{}/{name}", held.name.run_id()), &commit)?;
+        }
+    }
+    Ok(())
+}
+
 /// If HEAD or its branch moved, keeps what was committed under a name of ours; the guard then puts the branch back.
 fn keep_moved_head(run: &mut Run<'_>, held: &Held, ground: &Ground) -> Result<bool, Failure> {
     let (Some(git), Some(before)) = (&run.git, &ground.head) else { return Ok(false) };
     let Ok(now) = git.place() else {
         // Detached, unborn or broken: that is a move too.
         if let Ok(commit) = git.head() {
-            git.keep(&held.name.run_id(), &commit)?;
+            git.keep(&format!("{}/HEAD", held.name.run_id()), &commit)?;
         }
         return Ok(true);
     };
     if now.commit == before.commit && now.branch == before.branch {
         return Ok(false);
     }
-    git.keep(&held.name.run_id(), &now.commit)?;
+    git.keep(&format!("{}/HEAD", held.name.run_id()), &now.commit)?;
     Ok(true)
 }
 
@@ -176,14 +194,7 @@ fn leaves(held: &Held, guarded: &GuardedPath, ignored: &dyn Fn(&RelPath) -> bool
     if guarded.area != Area::Root || !guarded.path.is_in("state") {
         return false;
     }
-    let own = ["commit_messages", "evidence", "handoffs", "issues"].iter().any(|folder| {
-        guarded
-            .path
-            .as_bytes()
-            .strip_prefix(format!("state/{folder}/").as_bytes())
-            .is_some_and(|name| name.starts_with(held.name.agent.as_str().as_bytes()) && !name.contains(&b'/'))
-    });
-    own || ignored(&guarded.path)
+    is_own(&guarded.path, &held.name.agent) || ignored(&guarded.path)
 }
 
 /// Whether it is the unfinished replacement of a verb that was killed.
@@ -223,10 +234,11 @@ fn explain(run: &Run<'_>, locked: &LockedStore<'_>, held: &Held) -> Explained {
         return explained;
     }
     for blocker in explained.row.blocked_by.clone() {
-        explained.others.extend(explained_remediation(run, (locked, held), &blocker));
+        let made = explained_remediation(run, locked, (&held.token, &held.card.id), &blocker);
+        explained.others.extend(made);
     }
     let origin = held.card.origin.as_ref().and_then(|origin| run.plan.task(origin));
-    explained.others.extend(origin.and_then(|origin| explained_origin(run, (locked, held), origin)));
+    explained.others.extend(origin.and_then(|origin| explained_origin(run, locked, &held.token, origin)));
     for (card, _) in &explained.others {
         explained.paths.insert(row_path(&card.stage, &card.id));
         if run.plan.task(&card.id).is_none() {
@@ -237,30 +249,34 @@ fn explain(run: &Run<'_>, locked: &LockedStore<'_>, held: &Held) -> Explained {
 }
 
 /// The origin of the session's task, if the session's approval unblocked it.
-fn explained_origin(
+pub(super) fn explained_origin(
     run: &Run<'_>,
-    (locked, held): (&LockedStore<'_>, &Held),
+    locked: &LockedStore<'_>,
+    token: &Token,
     origin: &TaskCard,
 ) -> Option<(TaskCard, Row)> {
     let row = locked.read_row(&origin.stage, &origin.id).ok()?;
-    held.token.explains(run.board.row(&origin.id), &row, "").then(|| (origin.clone(), row))
+    // After a kill the board may hold what the session wrote already; the last event is what the secret has to explain.
+    let mut before = run.board.row(&origin.id).clone();
+    if before == row {
+        before.events.pop();
+    }
+    token.explains(&before, &row, "").then(|| (origin.clone(), row))
 }
 
-/// The card and the row of a remediation that the session's escalation made.
-fn explained_remediation(
+/// The card and the row of a remediation that the escalation of a session on `task` made.
+pub(super) fn explained_remediation(
     run: &Run<'_>,
-    (locked, held): (&LockedStore<'_>, &Held),
+    locked: &LockedStore<'_>,
+    (token, task): (&Token, &TaskId),
     id: &TaskId,
 ) -> Option<(TaskCard, Row)> {
-    if run.plan.task(id).is_some() {
-        return None;
-    }
     let path = run.project.card(id);
     let bytes = fs::read_if_present(&path).ok()??;
     let card = TaskCard::parse(&path, &bytes).ok()?;
     let row = locked.read_row(&card.stage, id).ok()?;
-    let made_here = card.origin.as_ref() == Some(&held.card.id)
+    let made_here = card.origin.as_ref() == Some(task)
         && bytes == card.to_json().as_bytes()
-        && held.token.explains(&Row::default(), &row, &card.to_json());
+        && token.explains(&Row::default(), &row, &card.to_json());
     made_here.then_some((card, row))
 }

@@ -11,13 +11,21 @@ use super::failure::Failure;
 /// Copies each changed path below `keep` and brings the tree back to HEAD there; says what lies where.
 pub(super) fn move_out(run: &mut Run<'_>, paths: &[RelPath], keep: &Path) -> Result<Vec<String>, Failure> {
     let root = run.project.root().to_owned();
+    let keep = keep.join("tree");
     let mut kept = Vec::new();
+    let mut folders: Vec<&RelPath> = Vec::new();
     for path in paths {
+        if folders.iter().any(|folder| path.is_in(&folder.to_string())) {
+            continue;
+        }
+        if path.under(&root).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            folders.push(path);
+        }
         // Behind a link that the session left lies something that is not the project's: to the tree the file is gone.
         let is_there = !fs::is_behind_link(&path.under(&root), &root);
-        let copied = is_there && fs::copy_aside(&path.under(&root), &path.under(keep))?;
+        let copied = is_there && fs::copy_aside(&path.under(&root), &path.under(&keep))?;
         kept.push(if copied {
-            format!("{path} → {}", path.under(keep).display())
+            format!("{path} → {}", path.under(&keep).display())
         } else {
             format!("{path} (it was deleted)")
         });

@@ -10,6 +10,7 @@ use crate::tracker::store::Batch;
 
 use super::Run;
 use super::failure::Failure;
+use super::memo::Memo;
 use super::prepare;
 
 /// A live claim of this coordinator.
@@ -54,6 +55,8 @@ pub(super) fn take(
     let waiting_for: Vec<TaskId> = run.board.unfinished(&card.depends_on);
     let step = Step::Claim { claim, waiting_for: &waiting_for };
     let row = rules::apply(&card.id, &before, Actor::Session(&name.agent), step, &run.clock.stamp())?;
+    Memo::write(run, &card, &token, (&before, &row))?;
+    crate::fault::point("claim:noted");
     locked.write(&Batch::default().row(&card.stage, &card.id, &row))?;
     drop(locked);
     crate::fault::point("claim:durable");

@@ -106,7 +106,7 @@ pub enum Failure {
     )]
     ForeignLock,
     /// A run is on, and what was asked for has to wait for its end.
-    #[error("a run is on (pid {}); try again when it has ended", .holder["pid"])]
+    #[error("{}", in_the_way(.holder))]
     RunIsOn {
         /// What the coordinator wrote about itself.
         holder: serde_json::Value,
@@ -147,6 +147,15 @@ impl Failure {
             cause = error.source();
         }
         text
+    }
+}
+
+fn in_the_way(holder: &serde_json::Value) -> String {
+    match holder.get("interrupted") {
+        Some(agent) => {
+            format!("the run that started {agent} was killed; start `runner`, which puts that in order, then try again")
+        }
+        None => format!("a run is on (pid {}); try again when it has ended", holder["pid"]),
     }
 }
 

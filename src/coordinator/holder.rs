@@ -11,9 +11,10 @@ use crate::clock::Clock;
 use crate::fs;
 use crate::lock::{Lock, LockError};
 use crate::project::Project;
-use crate::session::ProcessIdentity;
+use crate::session::{ProcessIdentity, is_ancestor};
 
 use super::failure::Failure;
+use super::memo::Memo;
 
 /// The held run lock; the information file goes when it is dropped.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ pub fn take(project: &Project, identity: &ProcessIdentity, clock: Clock) -> Resu
     if file.is_dir() {
         return Err(Failure::ForeignLock);
     }
-    let lock = match Lock::take_within(&lock_path(project)?, PATIENCE) {
+    let lock = match Lock::take_within(&lock_path(project), PATIENCE) {
         Ok(lock) => lock,
         Err(LockError::Held { .. }) => return Ok(Taken::Theirs(holder(project))),
         Err(error) => return Err(error.into()),
@@ -53,13 +54,25 @@ pub fn take(project: &Project, identity: &ProcessIdentity, clock: Clock) -> Resu
     Ok(Taken::Ours(RunLock { _lock: lock, file }))
 }
 
-/// Keeps runs away while a person's change is made; the error is what a coordinator that runs wrote about itself.
+/// Keeps runs away while a person's change is made; the error says who is in the way: a coordinator that runs, by what it
+/// wrote about itself, or a killed run that has to be put in order first.
 pub fn keep_away(project: &Project) -> Result<Result<Lock, Value>, Failure> {
-    match Lock::try_take(&lock_path(project)?) {
-        Ok(lock) => Ok(Ok(lock)),
+    match Lock::try_take(&lock_path(project)) {
+        Ok(lock) => match Memo::read(project)? {
+            None => Ok(Ok(lock)),
+            Some(memo) => Ok(Err(json!({ "pid": null, "interrupted": memo.agent }))),
+        },
         Err(LockError::Held { .. }) => Ok(Err(holder(project))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether the coordinator that wrote this about itself is an ancestor of this process: then this is one of its sessions,
+/// whatever became of the environment.
+pub fn is_above_us(about: &Value) -> bool {
+    let number = |key: &str| about.get(key).and_then(Value::as_u64);
+    let pid = number("pid").and_then(|pid| u32::try_from(pid).ok());
+    pid.zip(number("start_time")).is_some_and(|(pid, start)| is_ancestor(pid, start))
 }
 
 fn holder(project: &Project) -> Value {
@@ -67,14 +80,9 @@ fn holder(project: &Project) -> Value {
     serde_json::from_slice(&text).unwrap_or_else(|_| json!({ "pid": null }))
 }
 
-/// What the run lock is on: the git folder that all work trees share, which no session can do without, else `state/`.
-fn lock_path(project: &Project) -> Result<PathBuf, Failure> {
-    if let Some(git) = project.git() {
-        return Ok(git.common.clone());
-    }
-    let state = project.root().join("state");
-    fs::make_folder(&state)?;
-    Ok(state)
+/// What the run lock is on: the git folder that all work trees share, which no session can do without, else the root itself.
+fn lock_path(project: &Project) -> PathBuf {
+    project.git().map_or_else(|| project.root().to_owned(), |git| git.common.clone())
 }
 
 impl Drop for RunLock {

@@ -10,6 +10,7 @@ pub mod dry_run;
 pub mod failure;
 mod ground;
 pub mod holder;
+mod memo;
 pub mod people;
 pub mod people_commit;
 pub mod prepare;
@@ -80,8 +81,11 @@ pub fn run(opening: &start::Opening<'_>) -> Result<RunResult, Failure> {
         start::Opened::Busy(result) => return Ok(*result),
         start::Opened::Ours(lock, run) => (lock, run),
     };
-    let end = drive(&mut run)?;
-    let result = summary::of(&run, end);
+    let result = match drive(&mut run) {
+        Ok(end) => summary::of(&run, end),
+        Err(failure) if run.tally.launched > 0 => summary::failed(&run, &failure),
+        Err(failure) => return Err(failure),
+    };
     drop(lock);
     Ok(result)
 }

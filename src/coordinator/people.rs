@@ -101,7 +101,7 @@ pub(super) fn apply_queue(run: &mut Run<'_>) -> Result<(), Failure> {
 }
 
 fn queue(project: &Project) -> PathBuf {
-    project.private().join("queue")
+    project.private_own().join("queue")
 }
 
 /// Carries the change out; the file it was queued in, if there is one, goes in the same step.

@@ -76,6 +76,18 @@ pub fn command(project: &Project, config: &Config, host: &Host, name: &SessionNa
     Ok(Command { argv, program })
 }
 
+/// Variables that point git at a repository (`git(1)`, "Environment Variables").
+const REDIRECTS: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+];
+
 /// The whole environment of a session's process: the coordinator's by the configured rules, then what the contract sets.
 pub fn environment(
     (project, config, host): (&Project, &Config, &Host),
@@ -86,6 +98,10 @@ pub fn environment(
     let mut inherited = host.environment.clone();
     // No hidden prompt can hang a session: git asks nothing, opens no editor, and ssh opens no dialog.
     inherited.remove(OsStr::new("SSH_ASKPASS"));
+    // A run started from a git hook or alias must not lead the agent's git to another repository or index.
+    for key in REDIRECTS {
+        inherited.remove(OsStr::new(key));
+    }
     for (key, value) in [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true")] {
         inherited.insert(key.into(), value.into());
     }

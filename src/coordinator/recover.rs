@@ -5,18 +5,21 @@
 use crate::commit::{Action, Trailers, Words, compose};
 use crate::evidence::{RecordStatus, RunRecord};
 use crate::fs;
+use crate::ids::TaskId;
 use crate::observe::Event;
 use crate::plan::{TaskCard, Work};
 use crate::relpath::RelPath;
 use crate::session::{Leftovers, sweep};
+use crate::tracker::desk::handoff_path;
 use crate::tracker::row::{Claim, Row, Status};
 use crate::tracker::rules::{self, Actor, Step};
-use crate::tracker::store::Batch;
+use crate::tracker::store::{Batch, row_path};
 use crate::workspace::Scope;
 
 use super::Run;
 use super::checkpoint::{self, Checkpoint};
 use super::failure::Failure;
+use super::memo::Memo;
 use super::{ground, settle, start};
 
 /// What putting in order came to.
@@ -32,56 +35,87 @@ pub(super) enum Order {
 struct Interrupted {
     card: TaskCard,
     row: Row,
+    memo: Option<Memo>,
 }
 
 /// Puts everything in order that an interrupted run left.
 pub(super) fn put_in_order(run: &mut Run<'_>) -> Result<Order, Failure> {
     if let Some(checkpoint) = checkpoint::resume(run)? {
-        let what = format!("finished the commit that an earlier run had begun: {}", checkpoint.subject);
+        Memo::remove(run.project)?;
+        let tried = if checkpoint.error.is_some() { "could not finish" } else { "finished" };
+        let what = format!("{tried} the commit that an earlier run had begun: {}", checkpoint.subject);
         if noted(run, checkpoint, what) == Order::CommitFailed {
             return Ok(Order::CommitFailed);
         }
     }
-    let interrupted = interrupted(run);
-    if interrupted.is_empty() {
+    let mut tasks = interrupted(run)?;
+    if tasks.is_empty() {
+        Memo::remove(run.project)?;
         return Ok(Order::Fine);
     }
-    for task in &interrupted {
-        end_leftovers(run, task);
-    }
-    start::ensure_converted(run)?;
-    let snapshot = ground::look(run)?;
-    let mut left = ground::dirty(run, &snapshot)?;
-    let shares: Vec<Vec<RelPath>> = interrupted.iter().map(|task| share_of(task, &mut left)).collect();
+    let (left, shares) = attribute(run, &mut tasks)?;
     if !left.is_empty() {
-        let task = interrupted[0].card.id.clone();
+        let task = tasks[0].card.id.clone();
         return Err(Failure::Unattributable { task, files: left.iter().map(ToString::to_string).collect() });
     }
-    for (task, paths) in interrupted.into_iter().zip(shares) {
-        if settle_interrupted(run, &task, paths)? == Order::CommitFailed {
+    for (task, paths) in tasks.into_iter().zip(shares) {
+        if settle_interrupted(run, &task, paths, None)? == Order::CommitFailed {
             return Ok(Order::CommitFailed);
         }
     }
     Ok(Order::Fine)
 }
 
-/// Rows whose session cannot be live, because the run lock is ours: claims of a coordinator, and tasks in progress that the
-/// original left with one of its agents.
-fn interrupted(run: &Run<'_>) -> Vec<Interrupted> {
+/// Ends what is left of the interrupted sessions, reads each task's row as its session's secret explains it, and tells whose the
+/// changes are: first what nobody can tell, then each task's share.
+fn attribute(run: &mut Run<'_>, tasks: &mut [Interrupted]) -> Result<(Vec<RelPath>, Vec<Vec<RelPath>>), Failure> {
+    for task in tasks.iter() {
+        end_leftovers(run, task);
+    }
+    start::ensure_converted(run)?;
+    let snapshot = ground::look(run)?;
+    let mut left = ground::dirty(run, &snapshot)?;
+    let shares: Vec<Vec<RelPath>> = tasks.iter().map(|task| share_of(task, &mut left)).collect();
+    let locked = run.desk.lock()?;
+    for task in tasks.iter_mut() {
+        let Some(memo) = &task.memo else { continue };
+        let traces = memo.traces(run, &locked, &task.card)?;
+        task.row = traces.row;
+        left.extend(traces.unexplained);
+        if traces.is_foreign {
+            left.push(RelPath::from(row_path(&task.card.stage, &task.card.id).as_str()));
+        }
+    }
+    left.sort();
+    left.dedup();
+    Ok((left, shares))
+}
+
+/// Rows whose session cannot be live, because the run lock is ours: claims of a coordinator, tasks in progress that the original
+/// left with one of its agents, and the task of the last memo, whatever its row says.
+fn interrupted(run: &Run<'_>) -> Result<Vec<Interrupted>, Failure> {
+    let memo = Memo::read(run.project)?;
     let is_interrupted = |row: &Row| match &row.claim {
         Some(claim) => !claim.is_manual(),
         None => row.status == Status::InProgress && row.owner.as_ref().is_some_and(crate::ids::AgentId::is_automatic),
     };
+    let noted = |task: &TaskId, row: &Row| {
+        let memo = memo.as_ref().filter(|memo| memo.task == *task && *row != memo.before)?;
+        // Without git nothing says whether a row without a claim was settled by the coordinator: it is taken for that.
+        (run.git.is_some() || row.claim.is_some()).then(|| memo.clone())
+    };
     let tasks = run.plan.tasks().iter().map(|card| (card, run.board.row(&card.id)));
-    tasks
-        .filter(|(_, row)| is_interrupted(row))
-        .map(|(card, row)| Interrupted { card: card.clone(), row: row.clone() })
-        .collect()
+    let found = tasks.filter_map(|(card, row)| {
+        let memo = noted(&card.id, row);
+        (memo.is_some() || is_interrupted(row)).then(|| Interrupted { card: card.clone(), row: row.clone(), memo })
+    });
+    Ok(found.collect())
 }
 
 /// Ends processes of the interrupted session that are still there: those that hold its very secret.
 fn end_leftovers(run: &Run<'_>, task: &Interrupted) {
-    let Some(claim) = &task.row.claim else { return };
+    let noted = task.memo.as_ref().and_then(|memo| memo.row.claim.as_ref());
+    let Some(claim) = noted.or(task.row.claim.as_ref()) else { return };
     let (Some(token_hash), Some(boot_id)) = (&claim.token_hash, &claim.boot_id) else { return };
     let swept = sweep(&Leftovers { token_hash, boot_id });
     if !swept.ended.is_empty() {
@@ -104,14 +138,26 @@ fn share_of(task: &Interrupted, left: &mut Vec<RelPath>) -> Vec<RelPath> {
 }
 
 /// Settles one interrupted task: a transition that the agent had made stands, else the task is released.
-fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>) -> Result<Order, Failure> {
+fn settle_interrupted(
+    run: &mut Run<'_>,
+    task: &Interrupted,
+    paths: Vec<RelPath>,
+    void: Option<&str>,
+) -> Result<Order, Failure> {
     let id = &task.card.id;
     let agent = match (&task.row.claim, &task.row.owner) {
         (Some(Claim { agent, .. }), _) | (None, Some(agent)) => agent.clone(),
         (None, None) => return Ok(Order::Fine),
     };
     let work = task.row.claim.as_ref().map_or(Work::Claim, |claim| claim.work);
-    let (row, what) = if task.row.is_settled_by(&agent, work) || !task.row.is_held() {
+    let mut batch = Batch::default();
+    let (row, what) = if let (Some(reason), Some(memo)) = (void, &task.memo) {
+        let handoff = handoff_path(&agent, id);
+        batch = batch.text(&handoff, &format!("# Quarantine of {id}\n\nAgent: {agent}\n\n{reason}\n"));
+        let step = Step::Quarantine { before: &memo.before, reason: reason.to_owned(), handoff };
+        let row = rules::apply(id, &task.row, Actor::Coordinator, step, &run.clock.stamp())?;
+        (row, format!("quarantined {id}: {reason}"))
+    } else if task.row.is_settled_by(&agent, work) || !task.row.is_held() {
         let status = task.row.status;
         (
             Row { claim: None, ..task.row.clone() },
@@ -137,8 +183,9 @@ fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>
     // Before the claim is gone, which alone says where the record lies.
     close_record(run, task)?;
     let locked = run.desk.lock()?;
-    locked.write(&Batch::default().row(&task.card.stage, id, &row))?;
+    locked.write(&batch.row(&task.card.stage, id, &row))?;
     drop(locked);
+    Memo::remove(run.project)?;
     run.board.set(id.clone(), row);
     settle::render_views(run)?;
     let checkpoint = checkpoint::make(run, planned);
@@ -182,12 +229,16 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         start::Opened::Busy(result) => return Err(Failure::RunIsOn { holder: result.holder.unwrap_or_default() }),
         start::Opened::Ours(lock, run) => (lock, run),
     };
-    let snapshot = ground::look(&mut run)?;
-    let paths = ground::dirty(&mut run, &snapshot)?;
+    let mut tasks = interrupted(&run)?;
+    let (paths, shares) = attribute(&mut run, &mut tasks)?;
     if !act || paths.is_empty() {
         return Ok(Aside { lines: paths.iter().map(ToString::to_string).collect(), folder: None });
     }
     let folder = run.project.root().join("state/runs/recovered").join(run.clock.stamp().replace(':', ""));
     let lines = super::aside::move_out(&mut run, &paths, &folder)?;
+    let reason = format!("`runner recover` set changes aside that this session may have made: {}", lines.join(", "));
+    for (task, share) in tasks.into_iter().zip(shares) {
+        settle_interrupted(&mut run, &task, share, Some(&reason))?;
+    }
     Ok(Aside { lines, folder: Some(folder) })
 }

@@ -18,6 +18,7 @@ use super::Run;
 use super::aftermath::Aftermath;
 use super::claim::Held;
 use super::failure::Failure;
+use super::memo::Memo;
 
 /// What a verdict makes of the state.
 pub(super) struct Settlement {
@@ -201,6 +202,7 @@ pub(super) fn write(
     crate::fault::point("settle:before");
     locked.write(&made.batch)?;
     crate::fault::point("settle:durable");
+    Memo::remove(run.project)?;
     if made.remediation.is_some() {
         run.plan = Plan::load(run.project)?;
         run.board = locked.read(&run.plan)?;

@@ -9,6 +9,7 @@ use crate::plan::Plan;
 use crate::tracker::ready::{self, Board, Part};
 use crate::tracker::row::Status;
 
+use super::failure::Failure;
 use super::{LoopEnd, Run};
 
 /// The result of a run that ended so.
@@ -27,6 +28,14 @@ pub(super) fn of(run: &Run<'_>, end: LoopEnd) -> RunResult {
     result.last_session.clone_from(&run.tally.last_session);
     result.last_commit.clone_from(&run.tally.last_commit);
     result.commit_error.clone_from(&run.tally.commit_error);
+    result
+}
+
+/// The result of a run that something stopped after its first session: what it had come to is said all the same.
+pub(super) fn failed(run: &Run<'_>, failure: &Failure) -> RunResult {
+    let mut result = of(run, LoopEnd::SessionLimit);
+    result.stop = Stop::Failed;
+    result.reason = Some(failure.reason());
     result
 }
 
@@ -57,6 +66,7 @@ pub(super) fn standing(plan: &Plan, board: &Board, part: &Part) -> RunResult {
         waiting: outlook.waiting,
         unsatisfiable: outlook.unsatisfiable,
         signal: None,
+        reason: None,
         holder: None,
     }
 }

@@ -27,6 +27,10 @@ fn headline(result: &RunResult) -> String {
         Stop::GitError => {
             format!("git error: {}", result.commit_error.as_deref().unwrap_or("the commit could not be made"))
         }
+        Stop::Failed => {
+            let reason = result.reason.as_deref().unwrap_or("something is wrong with the project");
+            format!("configuration or workflow error: {reason} ({sessions})")
+        }
         Stop::Busy => busy(result.holder.as_ref()),
         Stop::Interrupted => {
             format!("interrupted by signal {} ({sessions}); the next run goes on", result.signal.unwrap_or(0))
@@ -92,6 +96,7 @@ mod tests {
             waiting: BTreeMap::new(),
             unsatisfiable: BTreeMap::new(),
             signal: None,
+            reason: None,
             holder: None,
         }
     }

@@ -28,6 +28,20 @@ pub fn identity() -> ProcessIdentity {
     }
 }
 
+/// Whether exactly this process is this one's parent, or the parent's parent, and so on. Where the system does not tell, it
+/// is not.
+pub fn is_ancestor(pid: u32, start_time: u64) -> bool {
+    let mut at = process_table::read(rustix::process::getpid().as_raw_pid());
+    while let Some(row) = at {
+        let parent = process_table::read(row.parent);
+        if parent.as_ref().is_some_and(|parent| parent.pid.unsigned_abs() == pid && parent.start == start_time) {
+            return true;
+        }
+        at = parent.filter(|parent| parent.pid > 1);
+    }
+    false
+}
+
 /// Whether exactly this process still runs on this machine. Where the system does not tell start times, whether any process
 /// with its id runs.
 pub fn is_alive(pid: u32, start_time: u64, boot_id: &str) -> bool {

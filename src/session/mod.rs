@@ -26,7 +26,7 @@ mod tool;
 mod tree;
 mod wait;
 
-pub use identity::{ProcessIdentity, identity, is_alive};
+pub use identity::{ProcessIdentity, identity, is_alive, is_ancestor};
 pub use launch::{Launch, Limits, Watched, run};
 pub use result::{Ended, ExecutionResult, Exit, Ladder, LeakedProcess, RESULT_SCHEMA, signal_name};
 pub use signals::Signals;

@@ -54,6 +54,7 @@ pub fn sweep(leftovers: &Leftovers<'_>) -> Swept {
     }
     let started = Instant::now();
     let mut found = Found::new();
+    freeze_and_ask(leftovers, &mut found);
     loop {
         let asking = started.elapsed() < GRACE;
         let round = if asking { ask(leftovers, &mut found) } else { kill(leftovers, &mut found) };
@@ -89,11 +90,41 @@ fn ask(leftovers: &Leftovers<'_>, found: &mut Found) -> Round {
         let is_new = matches!(entry, Entry::Vacant(_));
         let (_, refused) = entry.or_insert_with(|| (handle.named(), false));
         if is_new {
-            // What is stopped could not hear the request.
-            *refused = handle.signal(Signal::TERM).and_then(|()| handle.signal(Signal::CONT)).is_err();
+            *refused = request(handle);
         }
         !*refused
     })
+}
+
+/// Asks one process to end; whether the kernel refused that.
+fn request(handle: &Handle) -> bool {
+    let refused = handle.signal(Signal::TERM).is_err();
+    // What is stopped could not hear the request; what has ended by it needs no more.
+    drop(handle.signal(Signal::CONT));
+    refused
+}
+
+/// Stops everything, until nothing new is found, and only then asks all of it to end: a shell whose child ended first would
+/// go on with its next line.
+fn freeze_and_ask(leftovers: &Leftovers<'_>, found: &mut Found) {
+    loop {
+        let known = found.len();
+        let round = search(leftovers.token_hash, |handle| {
+            if let Entry::Vacant(entry) = found.entry(id(handle)) {
+                entry.insert((handle.named(), handle.signal(Signal::STOP).is_err()));
+            }
+            true
+        });
+        if found.len() == known {
+            for handle in &round.matching {
+                drop(handle.signal(Signal::TERM));
+            }
+            for handle in &round.matching {
+                drop(handle.signal(Signal::CONT));
+            }
+            return;
+        }
+    }
 }
 
 /// Kills each as soon as it is found, before it can fork again.

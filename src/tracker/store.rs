@@ -128,9 +128,6 @@ impl Store {
     /// Takes the state lock, waiting at most `patience`, and finishes a pending record.
     pub fn lock(&self, patience: Duration) -> Result<LockedStore<'_>> {
         let path = self.lock_path();
-        if path.is_absolute() && self.project.git().is_none() {
-            fs::make_folder(&path)?;
-        }
         let lock = match Lock::take_within(&path, patience) {
             Err(LockError::Held { .. }) => return Err(StoreError::Busy { patience }),
             other => other?,
@@ -143,11 +140,11 @@ impl Store {
         Ok(locked)
     }
 
-    /// What the state lock is on: the folder of git's objects, which no session can do without, else the folder of the rows.
+    /// What the state lock is on: the folder of git's objects, which no session can do without, else `planning/`.
     pub fn lock_path(&self) -> PathBuf {
         match self.project.git() {
             Some(git) => git.common.join("objects"),
-            None => self.project.root().join("state/tasks"),
+            None => self.project.root().join("planning"),
         }
     }
 
