@@ -173,6 +173,7 @@ fn answer(place: &Place, args: &TaskArgs, from: &Host) -> Result<(Value, String)
             bench.person_change(&change)
         }
         Verb::Answer { id, text } => {
+            bounded("the answer", text)?;
             let change = PersonChange::Answer { task: parse(id)?, name: bench.somebody()?, text: text.clone() };
             bench.person_change(&change)
         }
@@ -224,7 +225,9 @@ impl Bench<'_> {
                 self.reject(&task, &caller, &reason)?
             }
             Verb::Escalate { issue, .. } => {
-                self.desk.escalate(&task, &caller, &Issue::parse(text_of(issue)?.as_bytes())?)?
+                let text = text_of(issue)?;
+                bounded("the issue", &text)?;
+                self.desk.escalate(&task, &caller, &Issue::parse(text.as_bytes())?)?
             }
             _ => return Err(Failure::Usage { what: "this verb ends no session".to_owned() }),
         };
@@ -233,6 +236,7 @@ impl Bench<'_> {
     }
 
     fn reject(&self, task: &TaskId, caller: &Caller, reason: &str) -> Result<Changed, Failure> {
+        bounded("the reason", reason)?;
         let handoff = handoff_path(&caller.name, task);
         let report = format!("# {task} was rejected\n\nReviewer: {}\n\n{}\n", caller.name, reason.trim_end());
         Ok(self.desk.change(task, caller, |_| {
@@ -419,7 +423,9 @@ impl Bench<'_> {
         let Some(given) = given else { return Ok(None) };
         if given == "-" {
             let path = format!("state/evidence/{}-{task}.md", caller.name);
-            fs::replace(&self.project.root().join(&path), text_of("-")?.as_bytes())?;
+            let text = text_of("-")?;
+            bounded("the evidence", &text)?;
+            fs::replace(&self.project.root().join(&path), text.as_bytes())?;
             return Ok(Some(path));
         }
         let wrong = |why: &str| Failure::Usage {
@@ -433,6 +439,7 @@ impl Bench<'_> {
         if !found.is_file() {
             return Err(wrong("is no regular file"));
         }
+        bounded(given, &text_of(&found.to_string_lossy())?)?;
         inside.to_str().map(|path| Some(path.to_owned())).ok_or_else(|| wrong("has a name that is not UTF-8"))
     }
 
@@ -452,6 +459,23 @@ fn refuse_automatic(name: &AgentId) -> Result<(), Failure> {
         });
     }
     Ok(())
+}
+
+/// The longest text that goes from one session into the prompt of the next, in Unicode characters.
+const LONGEST: usize = 20_000;
+
+/// Refuses a text that would crowd everything else out of the next prompt.
+fn bounded(what: &str, text: &str) -> Result<(), Failure> {
+    let characters = text.chars().count();
+    if characters <= LONGEST {
+        return Ok(());
+    }
+    Err(Failure::Usage {
+        what: format!(
+            "{what} has {characters} characters, more than {LONGEST}: it goes into the next prompt; say what matters and name \
+             the file that holds the rest"
+        ),
+    })
 }
 
 fn checked_message(args: &MessageArgs) -> Result<Option<AgentMessage>, Failure> {

@@ -182,7 +182,7 @@ pub(super) fn check_ignored(project: &Project, git: &Repository, config_path: &s
     Ok(())
 }
 
-/// Converts the state of the original coordinator before the first write.
+/// Converts the state of the original coordinator, and marks a new one, before the first session.
 pub(super) fn ensure_converted(run: &mut Run<'_>) -> Result<(), Failure> {
     let locked = run.desk.lock()?;
     if locked.needs_conversion()? {
@@ -190,5 +190,6 @@ pub(super) fn ensure_converted(run: &mut Run<'_>) -> Result<(), Failure> {
         run.board = locked.read(&run.plan)?;
         (run.observe)(&Event::Converted);
     }
+    locked.mark()?;
     Ok(())
 }

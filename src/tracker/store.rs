@@ -276,6 +276,14 @@ impl LockedStore<'_> {
         self.store.is_original()
     }
 
+    /// Writes the schema marker of a state that has none yet.
+    pub fn mark(&self) -> Result<()> {
+        if self.store.project.state_marker().exists() {
+            return Ok(());
+        }
+        self.write(&Batch::default().text("state/state.json", &marker_text()))
+    }
+
     /// Converts the original's single file into one file per task, all or nothing.
     pub fn convert(&self, plan: &Plan) -> Result<()> {
         let board = self.store.load(plan, None)?;
@@ -319,8 +327,14 @@ impl LockedStore<'_> {
             let path = self.store.project.root().join(path);
             match text {
                 None => fs::remove(&path)?,
-                Some(text) if fs::read_if_present(&path)?.as_deref() == Some(text.as_bytes()) => {}
-                Some(text) => fs::replace(&path, text.as_bytes())?,
+                Some(text)
+                    if fs::read_if_present(&path).is_ok_and(|known| known.as_deref() == Some(text.as_bytes())) => {}
+                Some(text) => {
+                    if path.is_dir() {
+                        fs::make_way(&path, &self.store.project.private_own().join("displaced"))?;
+                    }
+                    fs::replace(&path, text.as_bytes())?;
+                }
             }
         }
         if let Some(request) = &batch.request {

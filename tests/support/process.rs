@@ -28,6 +28,12 @@ impl Project {
         self.spawn(args).wait()
     }
 
+    /// As [`Self::run`], with further variables in the environment.
+    #[track_caller]
+    pub fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Finished {
+        self.spawn_with(args, variables).wait()
+    }
+
     /// Starts the binary in the project root.
     #[track_caller]
     pub fn spawn(&self, args: &[&str]) -> Running {
