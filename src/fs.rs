@@ -145,6 +145,17 @@ pub fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(|e| FileError::new("make the folder", path, e))
 }
 
+/// As [`make_folder`], and the new names are on disk when this returns.
+fn make_durable_folder(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = folder_of(path);
+    make_durable_folder(above)?;
+    make_folder(path)?;
+    sync_folder(above)
+}
+
 /// Makes a folder, and its missing parents, that only the user may enter (mode 0700).
 pub fn make_private_folder(path: &Path) -> Result<()> {
     make_folder(path)?;
@@ -166,7 +177,7 @@ pub fn replace_private(path: &Path, content: &[u8]) -> Result<()> {
 pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let fail = |e| FileError::new("write", path, e);
     let folder = folder_of(path);
-    make_folder(folder)?;
+    make_durable_folder(folder)?;
     let mut temporary = tempfile::Builder::new()
         .prefix(TEMPORARY_START)
         .suffix(TEMPORARY_END)

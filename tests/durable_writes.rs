@@ -31,7 +31,10 @@ fn recorded(project: &Project) -> Option<Vec<Trace>> {
     let is_there = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("strace").is_file()));
     if !is_there {
-        println!("skipped: strace is not installed");
+        #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+        {
+            println!("skipped: strace is not installed");
+        }
         return None;
     }
     let prefix = project.outside("logs/trace");
@@ -111,6 +114,9 @@ fn a_claim_and_a_submit_sync_the_file_rename_it_and_sync_the_folder() {
     let Some(traces) = recorded(&project) else { return };
     let row = project.path("state/tasks/S00/S00-001.json").display().to_string();
     let (coordinator, verb) = replaced(&traces);
+    // No row was there before, so the folders on the way to it are new names too.
+    let folders = ["state/tasks", "state"].map(|folder| Call::Sync(project.path(folder).display().to_string()));
+    assert!(traces.iter().any(|trace| folders.iter().all(|call| trace.position(call).is_some())), "{traces:#?}");
     // The claim and the settlement; the submit.
     assert_eq!(coordinator.iter().filter(|path| **path == row).count(), 2, "{coordinator:?}");
     assert_eq!(verb.iter().filter(|path| **path == row).count(), 1, "{verb:?}");

@@ -98,12 +98,7 @@ pub(super) fn examine(
         run.guard.put_back(&ground.guarded, &found, &keep).iter().map(ToString::to_string).collect();
     if let Some(bytes) = &explained.foreign_row {
         let path = row_path(&held.card.stage, &held.card.id);
-        fs::replace_private(&keep.join(&path), bytes)?;
-        let file = run.project.root().join(&path);
-        if file.is_dir() {
-            fs::make_way(&file, &keep)?;
-        }
-        fs::replace(&file, held.row.to_json().as_bytes())?;
+        put_row_back(run, held, (&path, bytes), &keep)?;
         kept.push(path.clone());
         tampering.push(path);
     }
@@ -195,6 +190,16 @@ fn leaves(held: &Held, guarded: &GuardedPath, ignored: &dyn Fn(&RelPath) -> bool
         return false;
     }
     is_own(&guarded.path, &held.name.agent) || ignored(&guarded.path)
+}
+
+/// Writes the row of the claim again, and keeps what lay in its place.
+fn put_row_back(run: &Run<'_>, held: &Held, (path, found): (&str, &[u8]), keep: &Path) -> Result<(), Failure> {
+    fs::replace_private(&keep.join(path), found)?;
+    let file = run.project.root().join(path);
+    if file.is_dir() {
+        fs::make_way(&file, keep)?;
+    }
+    Ok(fs::replace(&file, held.row.to_json().as_bytes())?)
 }
 
 /// Whether it is the unfinished replacement of a verb that was killed.
