@@ -119,7 +119,7 @@ fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>
     } else {
         let note =
             format!("the run was killed during the session of {agent}; its work in scope is kept as a checkpoint");
-        let row = rules::apply(id, &task.row, Actor::Coordinator, Step::Release { note }, &run.clock.stamp())?;
+        let row = rules::apply(id, &task.row, (Actor::Coordinator, &run.clock.stamp()), Step::Release { note })?;
         (row, format!("released {id} from the interrupted session of {agent}"))
     };
     let role = if work == Work::Claim { &task.card.role } else { &task.card.reviewer_role };

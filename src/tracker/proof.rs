@@ -98,7 +98,8 @@ mod tests {
         let token = Token::from_random([7; 32]);
         let (before, after) = submitted(&token);
         assert!(token.explains(&before, &after, ""));
-        let forgeries: [(&str, fn(&mut Row)); 9] = [
+        type Forge = fn(&mut Row);
+        let forgeries: [(&str, Forge); 9] = [
             ("another status", |row| row.status = Status::Done),
             ("another owner", |row| row.owner = Some("auto-b".parse().unwrap())),
             ("other evidence", |row| row.evidence = Some("e.md".to_owned())),
