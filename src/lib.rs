@@ -12,6 +12,9 @@
 //!                       └─ coordinator → cli the loop, and the command line
 //! ```
 
+#[cfg(not(unix))]
+compile_error!("runner needs process groups, signals and file modes of a Unix system: use Linux, macOS or WSL");
+
 pub mod cli;
 pub mod clock;
 pub mod commit;

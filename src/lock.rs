@@ -105,7 +105,7 @@ mod tests {
         let path = folder.path().join("state.lock");
         let first = Lock::try_take(&path).unwrap();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| Lock::take_within(&path, Duration::from_secs(60)).is_ok());
+            let waiter = scope.spawn(|| Lock::take_within(&path, Duration::from_mins(1)).is_ok());
             drop(first);
             assert!(waiter.join().unwrap());
         });

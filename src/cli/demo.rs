@@ -26,13 +26,20 @@ pub(super) fn run(args: &DemoArgs, from: &Host) -> Result<u8, Failure> {
     };
     sample::lay_down_demo(&dir)?;
     commit::found(&dir, "Lay down the sample project")?;
-    report::note(&format!("The sample project lies in {}. A scripted agent plays every role.", dir.display()));
-    let place = Place { root: Some(dir.clone()), config: PathBuf::from("runner.local.json") };
+    report::note(&format!(
+        "The sample project lies in {}. A script plays every agent; each session below becomes a commit.\n",
+        dir.display()
+    ));
+    let place = Place { root: Some(dir.clone()), config: PathBuf::from(super::DEFAULT_CONFIG) };
     let code = run::run(&place, &run::RunArgs::default(), from)?;
     let shown = dir.display();
     report::note(&format!(
-        "\nLook at what came of it:\n  git -C {shown} log --stat     one commit a session\n  \
-         sh {shown}/tally/tally.sh {shown}/README.md\n  less {shown}/planning/ROADMAP.md\n  ls {shown}/state/runs          prompt, output and record of each session"
+        "\nLook at what came of it:\n  cd {shown}\n  \
+         git log --stat                          one commit for each session\n  \
+         sh tally/report.sh tally/example.txt    the program that was made\n  \
+         cat planning/ROADMAP.md                 where the plan stands\n  \
+         ls state/runs/*/1                       prompt, output and record of each session\n\
+         Begin a plan of your own with `runner init` in a repository of yours."
     ));
     Ok(code)
 }

@@ -9,17 +9,18 @@ mod task;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::coordinator::failure::Failure;
 use crate::report;
 
 /// Carries a plan to completion by starting one fresh agent process after another.
 ///
-/// Without a subcommand the plan is run. What the run came to is one JSON object on standard output; what a person reads
-/// while it works goes to standard error.
+/// Without a subcommand the plan is run. What the run came to is one JSON object on standard
+/// output; what a person reads while it works goes to standard error.
 #[derive(Debug, Parser)]
-#[command(name = "runner", version, args_conflicts_with_subcommands = false)]
+#[command(name = "runner", version, verbatim_doc_comment, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     place: Place,
@@ -29,14 +30,29 @@ struct Cli {
     command: Option<Command>,
 }
 
+/// The heading of options that many subcommands share.
+const COMMON: &str = "Common options";
+
+const DEFAULT_CONFIG: &str = "runner.local.json";
+
+const AFTER_HELP: &str = "\
+Begin with `runner demo`, which shows a whole run, or `runner init`, which begins a plan of your own.
+
+Exit codes:
+  0      the plan is done, nothing is ready, or the session limit was reached
+  2      usage, configuration, plan or repository is not in order, or a commit failed
+  3      a task waits for a person
+  75     another run is at work: try again later
+  128+n  stopped by signal n";
+
 /// Which project.
 #[derive(Debug, Clone, Args)]
 struct Place {
-    /// The project's root; otherwise the enclosing git work tree that holds planning/
-    #[arg(long, value_name = "DIR", global = true)]
+    /// The project's root, if it is not the enclosing git work tree
+    #[arg(long, value_name = "DIR", global = true, help_heading = COMMON)]
     root: Option<PathBuf>,
-    /// The machine's configuration, relative to the root
-    #[arg(long, value_name = "FILE", global = true, default_value = "runner.local.json")]
+    /// This machine's configuration; a relative path is taken from the root
+    #[arg(long, value_name = "FILE", global = true, default_value = DEFAULT_CONFIG, help_heading = COMMON)]
     config: PathBuf,
 }
 
@@ -44,11 +60,11 @@ struct Place {
 enum Command {
     /// Lay down a small sample project, make it a git repository and run it with a scripted agent
     Demo(demo::DemoArgs),
-    /// Lay down the skeleton of a plan in your repository
+    /// Lay down the skeleton of a plan in your repository; files that are there stay as they are
     Init(init::InitArgs),
-    /// Set changes aside that an interrupted or violating session left, so that a run can go on; discards nothing
+    /// Set aside what a session left outside its scope, so that a run can go on; discards nothing
     Recover(recover::RecoverArgs),
-    /// Change or show one task; what agents and people use
+    /// Show or move tasks: the commands of agents and of people
     Task(task::TaskArgs),
 }
 
@@ -60,9 +76,8 @@ pub fn main() -> u8 {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    if cfg!(not(unix)) {
-        report::failure("this system has no process groups and signals as runner needs them: use Linux, macOS or WSL");
-        return crate::outcome::EXIT_FAILURE;
+    if let Some(error) = misplaced(&cli) {
+        return usage(&error);
     }
     let outcome = match &cli.command {
         None => run::run(&cli.place, &cli.run, &host),
@@ -72,6 +87,20 @@ pub fn main() -> u8 {
         Some(Command::Task(args)) => return task::run(&cli.place, args, &host),
     };
     outcome.unwrap_or_else(|failure| failed(&failure))
+}
+
+/// An option that would silently mean nothing for the subcommand.
+fn misplaced(cli: &Cli) -> Option<clap::Error> {
+    let text = match &cli.command {
+        Some(_) if cli.run != run::RunArgs::default() => {
+            "--stage, --task, --max-sessions, --dry-run and --quiet are for a run of the plan, which has no subcommand"
+        }
+        Some(Command::Demo(_)) if cli.place.root.is_some() || cli.place.config.as_os_str() != DEFAULT_CONFIG => {
+            "the demo brings a project and a configuration of its own; name its folder like this: runner demo DIR"
+        }
+        _ => return None,
+    };
+    Some(Cli::command().error(ErrorKind::ArgumentConflict, text))
 }
 
 fn failed(failure: &Failure) -> u8 {

@@ -14,21 +14,21 @@ use crate::session::Signals;
 use super::{Place, host};
 
 /// What to run.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub(super) struct RunArgs {
-    /// Only the tasks of this stage, and what blocks them
+    /// Run only the tasks of this stage, and what blocks them
     #[arg(long, value_name = "ID", conflicts_with = "task_id")]
     stage: Option<String>,
-    /// Only this task, and what blocks it
+    /// Run only this task, and what blocks it
     #[arg(long = "task", value_name = "ID", id = "task_id")]
     task: Option<String>,
-    /// At most so many sessions; overrides the configuration
+    /// Start at most so many sessions; overrides the configuration
     #[arg(long, value_name = "N")]
     max_sessions: Option<i64>,
-    /// Say what would run next, and change nothing
+    /// Say what would run next, with its prompt's size and command, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Show nothing while it works
+    /// Show nothing on standard error while it works
     #[arg(short, long)]
     quiet: bool,
 }
@@ -64,6 +64,7 @@ pub(super) fn run(place: &Place, args: &RunArgs, from: &Host) -> Result<u8, Fail
         return Ok(code);
     }
     let result = coordinator::run(&opening)?;
+    reporter.close(&result);
     report::json(&result);
     Ok(result.exit_code())
 }

@@ -13,6 +13,7 @@ use crate::coordinator::people::{self, Handled, PersonChange};
 use crate::coordinator::prepare::Host;
 use crate::coordinator::{holder, people_commit};
 use crate::ids::{AgentId, Role, TaskId};
+use crate::lock::Lock;
 use crate::plan::{Plan, Work};
 use crate::project::Project;
 use crate::tracker::desk::{Caller, Changed, Desk, handoff_path};
@@ -24,19 +25,19 @@ use crate::tracker::rules::Step;
 use crate::tracker::store::Batch;
 use crate::{fs, report};
 
-use super::{Place, host};
+use super::{COMMON, Place, host};
 
 /// A verb and how to answer.
 #[derive(Debug, Args)]
 pub(super) struct TaskArgs {
     /// Answer with one JSON object
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
     /// Act as this person; otherwise the session's agent, or the user at a terminal
-    #[arg(long = "as", value_name = "NAME", global = true)]
+    #[arg(long = "as", value_name = "NAME", global = true, help_heading = COMMON)]
     person: Option<String>,
     /// Commit what the verb changed at once (people only)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     commit: bool,
     #[command(subcommand)]
     verb: Verb,
@@ -44,10 +45,14 @@ pub(super) struct TaskArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show a task as an agent gets it
-    Show { id: Option<String> },
+    /// Show a task: its card and its state; in a session the whole prompt
+    Show {
+        /// The task; in a session its own
+        id: Option<String>,
+    },
     /// Hand the work in for review
     Submit {
+        /// The task; in a session its own
         id: Option<String>,
         #[command(flatten)]
         message: MessageArgs,
@@ -60,6 +65,7 @@ enum Verb {
     },
     /// Accept the work (reviewer)
     Approve {
+        /// The task; in a session its own
         id: Option<String>,
         #[command(flatten)]
         message: MessageArgs,
@@ -69,6 +75,7 @@ enum Verb {
     },
     /// Send the work back (reviewer)
     Reject {
+        /// The task; in a session its own
         id: Option<String>,
         #[command(flatten)]
         message: MessageArgs,
@@ -79,15 +86,17 @@ enum Verb {
         #[arg(long, value_name = "FILE")]
         reason_file: Option<String>,
     },
-    /// Name one blocker and end
+    /// Name one blocker that has to go first
     Escalate {
+        /// The task; in a session its own
         id: Option<String>,
-        /// The blocker as JSON, or - for standard input
+        /// A JSON object with at least `title` and `reason` (docs/agents.md), or - for standard input
         #[arg(long, value_name = "FILE")]
         issue: String,
     },
     /// Take a task by hand, to do it or to review it
     Claim {
+        /// The task
         id: String,
         /// Your name
         #[arg(long, value_name = "NAME")]
@@ -96,22 +105,26 @@ enum Verb {
         #[arg(long)]
         role: String,
     },
-    /// Give a claim back
-    Release { id: String },
+    /// Give a claim back, so that the task can be claimed again
+    Release {
+        /// The task
+        id: String,
+    },
     /// Answer a task that waits for a person; the words become its handoff
     Answer {
+        /// The task
         id: String,
         /// The answer
         #[arg(long)]
         text: String,
     },
-    /// Add a task to the plan
+    /// Add a task card to the plan, checked with the rest of it
     Add {
         /// The card, or - for standard input
         #[arg(long, value_name = "FILE")]
         card: String,
     },
-    /// Show all tasks
+    /// Show where every task stands and what it waits for
     List,
     /// Show what would run next
     Next,
@@ -172,6 +185,7 @@ fn answer(place: &Place, args: &TaskArgs, from: &Host) -> Result<(Value, String)
             bench.person_change(&change)
         }
         Verb::Answer { id, text } => {
+            bounded("the answer", text)?;
             let change = PersonChange::Answer { task: parse(id)?, name: bench.somebody()?, text: text.clone() };
             bench.person_change(&change)
         }
@@ -194,7 +208,7 @@ impl Bench<'_> {
             _ => return Err(Failure::Usage { what: "this verb ends no session".to_owned() }),
         };
         let task = self.task(id.as_deref())?;
-        let caller = self.caller()?;
+        let (caller, _no_run_meanwhile) = self.caller()?;
         let message = checked_message(&message)?;
         let evidence = match verb {
             Verb::Submit { evidence, .. } | Verb::Approve { evidence, .. } => {
@@ -223,7 +237,9 @@ impl Bench<'_> {
                 self.reject(&task, &caller, &reason)?
             }
             Verb::Escalate { issue, .. } => {
-                self.desk.escalate(&task, &caller, &Issue::parse(text_of(issue)?.as_bytes())?)?
+                let text = text_of(issue)?;
+                bounded("the issue", &text)?;
+                self.desk.escalate(&task, &caller, &Issue::parse(text.as_bytes())?)?
             }
             _ => return Err(Failure::Usage { what: "this verb ends no session".to_owned() }),
         };
@@ -232,6 +248,7 @@ impl Bench<'_> {
     }
 
     fn reject(&self, task: &TaskId, caller: &Caller, reason: &str) -> Result<Changed, Failure> {
+        bounded("the reason", reason)?;
         let handoff = handoff_path(&caller.name, task);
         let report = format!("# {task} was rejected\n\nReviewer: {}\n\n{}\n", caller.name, reason.trim_end());
         Ok(self.desk.change(task, caller, |_| {
@@ -259,7 +276,7 @@ impl Bench<'_> {
     fn claim(&self, id: &str, agent: &str, role: &str) -> Result<(Value, String), Failure> {
         let (task, agent, role): (TaskId, AgentId, Role) = (parse(id)?, parse(agent)?, parse(role)?);
         self.refuse_in_session()?;
-        self.refuse_during_run()?;
+        let _no_run_meanwhile = self.refuse_during_run()?;
         refuse_automatic(&agent)?;
         let plan = Plan::load(self.project)?;
         let board = self.desk.store().read(&plan)?;
@@ -357,7 +374,10 @@ impl Bench<'_> {
     fn task(&self, id: Option<&str>) -> Result<TaskId, Failure> {
         match id.map(str::to_owned).or_else(|| self.environment("RUNNER_TASK_ID")) {
             Some(id) => parse(&id),
-            None => Err(Failure::Usage { what: "name the task: outside of a session it is not known".to_owned() }),
+            None => Err(Failure::Usage {
+                what: "name the task, for example `runner task show S00-001`: this is no session, which has one"
+                    .to_owned(),
+            }),
         }
     }
 
@@ -366,16 +386,16 @@ impl Bench<'_> {
     }
 
     /// Who asks: the person named, the session's agent, or the user at a terminal.
-    fn caller(&self) -> Result<Caller, Failure> {
+    fn caller(&self) -> Result<(Caller, Option<Lock>), Failure> {
         if self.args.person.is_none()
             && let Some(agent) = self.environment("RUNNER_AGENT_ID")
         {
             let token = self.environment("RUNNER_TOKEN").map(|text| Token::from_text(&text));
-            return Ok(Caller { name: parse(&agent)?, token });
+            return Ok((Caller { name: parse(&agent)?, token }, None));
         }
         let name = self.person()?;
-        self.refuse_during_run()?;
-        Ok(Caller { name, token: None })
+        let no_run_meanwhile = self.refuse_during_run()?;
+        Ok((Caller { name, token: None }, Some(no_run_meanwhile)))
     }
 
     /// The person who acts: `--as`, else the user at a terminal. A session's agent is no person.
@@ -414,11 +434,9 @@ impl Bench<'_> {
         user.map_or_else(|| parse("person"), Ok)
     }
 
-    fn refuse_during_run(&self) -> Result<(), Failure> {
-        match holder::current(self.project)? {
-            Some(holder) => Err(Failure::RunIsOn { holder }),
-            None => Ok(()),
-        }
+    /// Keeps runs away while a person's verb is carried out; refuses while one is on.
+    fn refuse_during_run(&self) -> Result<Lock, Failure> {
+        holder::keep_away(self.project)?.map_err(|holder| Failure::RunIsOn { holder })
     }
 
     /// The root-relative path of the evidence; standard input becomes a file named for the agent.
@@ -426,7 +444,9 @@ impl Bench<'_> {
         let Some(given) = given else { return Ok(None) };
         if given == "-" {
             let path = format!("state/evidence/{}-{task}.md", caller.name);
-            fs::replace(&self.project.root().join(&path), text_of("-")?.as_bytes())?;
+            let text = text_of("-")?;
+            bounded("the evidence", &text)?;
+            fs::replace(&self.project.root().join(&path), text.as_bytes())?;
             return Ok(Some(path));
         }
         let wrong = |why: &str| Failure::Usage {
@@ -440,6 +460,7 @@ impl Bench<'_> {
         if !found.is_file() {
             return Err(wrong("is no regular file"));
         }
+        bounded(given, &text_of(&found.to_string_lossy())?)?;
         inside.to_str().map(|path| Some(path.to_owned())).ok_or_else(|| wrong("has a name that is not UTF-8"))
     }
 
@@ -459,6 +480,23 @@ fn refuse_automatic(name: &AgentId) -> Result<(), Failure> {
         });
     }
     Ok(())
+}
+
+/// The longest text that goes from one session into the prompt of the next, in Unicode characters.
+const LONGEST: usize = 20_000;
+
+/// Refuses a text that would crowd everything else out of the next prompt.
+fn bounded(what: &str, text: &str) -> Result<(), Failure> {
+    let characters = text.chars().count();
+    if characters <= LONGEST {
+        return Ok(());
+    }
+    Err(Failure::Usage {
+        what: format!(
+            "{what} has {characters} characters, more than {LONGEST}: it goes into the next prompt; say what matters and name \
+             the file that holds the rest"
+        ),
+    })
 }
 
 fn checked_message(args: &MessageArgs) -> Result<Option<AgentMessage>, Failure> {
@@ -490,13 +528,10 @@ fn text_of(given: &str) -> Result<String, Failure> {
 }
 
 fn said(task: &TaskId, changed: &Changed) -> (Value, String) {
-    let mut words = format!("{task}: {} → {}", changed.from, changed.row.status);
-    if let Some(id) = &changed.remediation {
-        words.push_str(&format!("; {id} will remove the blocker"));
-    }
-    if let Some(id) = &changed.unblocked {
-        words.push_str(&format!("; {id} can go on"));
-    }
+    let moved = Some(format!("{task}: {} → {}", changed.from, changed.row.status));
+    let remedy = changed.remediation.as_ref().map(|id| format!("{id} will remove the blocker"));
+    let freed = changed.unblocked.as_ref().map(|id| format!("{id} can go on"));
+    let words = [moved, remedy, freed].into_iter().flatten().collect::<Vec<_>>().join("; ");
     let value = json!({
         "task": task, "from": changed.from, "status": changed.row.status,
         "remediation": changed.remediation, "unblocked": changed.unblocked,

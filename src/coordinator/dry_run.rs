@@ -36,7 +36,7 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
     let shown = json!({
         "dry_run": true, "next": next, "prompt_characters": characters, "prompt_parts": sizes, "argv": argv,
         "configuration_required": missing.is_some(), "configuration_error": missing,
-        "preflight_error": preflight(opening).err().map(|failure| failure.reason()),
+        "preflight_error": preflight(opening, &board).err().map(|failure| failure.reason()),
         "then": picks.iter().skip(1).collect::<Vec<_>>(), "state_unchanged": true,
     });
     Ok((shown, 0))
@@ -103,14 +103,13 @@ fn command(opening: &Opening<'_>, next: &Ready) -> Result<Vec<String>, Failure> 
 }
 
 /// What would stop a real run before its first session.
-fn preflight(opening: &Opening<'_>) -> Result<(), Failure> {
+fn preflight(opening: &Opening<'_>, board: &Board) -> Result<(), Failure> {
     let Some(mut git) = start::open_git(opening)? else { return Ok(()) };
     git.check(opening.clock.now())?;
     start::check_ignored(opening.project, &git, &opening.config_path)?;
     let tracked = git.tracked()?;
     let snapshot = start::snapshotter(opening.project, opening.config, Some(&git)).take(Some(Arc::new(tracked)))?;
-    let mut files = super::ground::dirty_in_tree(&git, &snapshot)?;
-    files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));
+    let files = super::ground::dirty_in(&mut git, board, &snapshot)?;
     if files.is_empty() {
         return Ok(());
     }

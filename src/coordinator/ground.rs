@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::commit::{Head, Repository};
 use crate::plan::views;
 use crate::relpath::RelPath;
+use crate::tracker::ready::Board;
 use crate::workspace::{Change, ChangeKind, Guarded, Snapshot};
 
 use super::Run;
@@ -45,11 +46,18 @@ pub(super) fn look(run: &mut Run<'_>) -> Result<Snapshot, Failure> {
 
 /// What differs from HEAD outside `state/` and was not put there by the coordinator or a person's verb.
 pub(super) fn dirty(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
-    let Some(git) = &mut run.git else { return Ok(Vec::new()) };
+    match &mut run.git {
+        Some(git) => dirty_in(git, &run.board, snapshot),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The same for a repository and a board, whoever looks.
+pub(super) fn dirty_in(git: &mut Repository, board: &Board, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
     let mut files = dirty_in_tree(git, snapshot)?;
     files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));
     for path in git.changed_in(&["planning"])? {
-        if !is_ours(run, &path)? {
+        if !is_ours(git, board, &path)? {
             files.push(path);
         }
     }
@@ -59,7 +67,7 @@ pub(super) fn dirty(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<Vec<RelPat
 }
 
 /// What differs from HEAD in the work tree proper; a difference that git's filters take out is none.
-pub(super) fn dirty_in_tree(git: &Repository, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
+fn dirty_in_tree(git: &Repository, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
     // A watched path that git ignores is never committed, so it is no change of the repository's.
     let of_git = |change: &&Change| snapshot.is_tracked(&change.path) || !snapshot.is_ignored(&change.path);
     let changes = snapshot.dirty().iter().filter(of_git);
@@ -73,15 +81,13 @@ pub(super) fn dirty_in_tree(git: &Repository, snapshot: &Snapshot) -> Result<Vec
 }
 
 /// Whether a changed file under `planning/` is a generated view, or a new card whose row says how it came to be.
-fn is_ours(run: &Run<'_>, path: &RelPath) -> Result<bool, Failure> {
+fn is_ours(git: &Repository, board: &Board, path: &RelPath) -> Result<bool, Failure> {
     let shown = path.to_string();
     if views::PATHS.contains(&shown.as_str()) {
         return Ok(true);
     }
     let task = shown.strip_prefix("planning/tasks/").and_then(|name| name.strip_suffix(".json"));
     let Some(task) = task.and_then(|task| task.parse().ok()) else { return Ok(false) };
-    let made_here =
-        run.board.row(&task).events.first().is_some_and(|e| e.action == crate::tracker::row::Action::Create);
-    let Some(git) = run.git.as_ref().filter(|_| made_here) else { return Ok(false) };
-    Ok(git.blob_at_head(path)?.is_none())
+    let made_here = board.row(&task).events.first().is_some_and(|e| e.action == crate::tracker::row::Action::Create);
+    Ok(made_here && git.blob_at_head(path)?.is_none())
 }

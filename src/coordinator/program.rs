@@ -6,7 +6,7 @@ use crate::commit::{Call, Program, ProgramOutput};
 use crate::session::{Signals, Tool, run_tool};
 
 /// How long the `git` program or a hook may take before it is ended; a signing program that waits for a person hits it.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Runs programs under session supervision.
 #[derive(Debug, Clone, Copy)]

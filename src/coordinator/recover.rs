@@ -4,6 +4,7 @@
 
 use crate::commit::{Action, Trailers, Words, compose};
 use crate::evidence::{RecordStatus, RunRecord};
+use crate::fs;
 use crate::observe::Event;
 use crate::plan::{TaskCard, Work};
 use crate::relpath::RelPath;
@@ -132,13 +133,14 @@ fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>
         title: &task.card.title,
     };
     let message = compose(&Words::Recovered, &trailers);
-    let planned = checkpoint::intend(run, (agent.clone(), id.clone()), message, paths)?;
+    let planned = checkpoint::intend(run, (&agent, id, &row), message, paths)?;
+    // Before the claim is gone, which alone says where the record lies.
+    close_record(run, task)?;
     let locked = run.desk.lock()?;
     locked.write(&Batch::default().row(&task.card.stage, id, &row))?;
     drop(locked);
     run.board.set(id.clone(), row);
     settle::render_views(run)?;
-    close_record(run, task)?;
     let checkpoint = checkpoint::make(run, planned);
     Ok(noted(run, checkpoint, what))
 }
@@ -147,6 +149,7 @@ fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>
 fn close_record(run: &Run<'_>, task: &Interrupted) -> Result<(), Failure> {
     let Some(claim) = &task.row.claim else { return Ok(()) };
     let folder = run.project.session(&claim.agent, claim.session);
+    fs::remove_leftovers(&folder, 0)?;
     let Some(mut record) = RunRecord::read(&folder)? else { return Ok(()) };
     record.status = RecordStatus::Recovered;
     record.finished_at = Some(run.clock.stamp());

@@ -53,15 +53,16 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
         work: item.work,
     };
     let command = prepare::command(run.project, run.config, run.host, &name)?;
+    let temporary = fs::temporary_folder(outside(run))?;
     let ground = ground::check(run, guarded)?;
-    let parts = gather(run, &name, &card);
-    if let Err(PromptFault::Configuration(_)) = parts {
-        return Err(parts.err().map_or_else(|| unreachable!("just matched"), Failure::from));
+    let gathered = gather(run, &name, &card);
+    if let Err(fault @ PromptFault::Configuration(_)) = gathered {
+        return Err(fault.into());
     }
-    let head = ground.head.as_ref().map(|head| head.commit.to_string());
-    let held = claim::take(run, name, card, head)?;
+    let commit = ground.head.as_ref().map(|head| head.commit.to_string());
+    let held = claim::take(run, name, card, commit)?;
     let max = run.config.max_prompt_chars;
-    let prompt = parts.and_then(|parts| {
+    let prompt = gathered.and_then(|parts| {
         prompt::assemble(&assignment(run, &held.name, &held.card), &parts, &packet_row(&held.row), max)
     });
     if run.tally.launched == 0 {
@@ -75,9 +76,10 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     fs::make_private_folder(&folder)?;
     let mut record = record(run, &held, &command);
     let over = match prompt {
-        Ok(prompt) => Over::Ran(execute(run, &held, (&command, &prompt), (&folder, &mut record))?),
+        Ok(prompt) => Over::Ran(execute(run, &held, (&command, &prompt, temporary.path()), (&folder, &mut record))?),
         Err(fault) => Over::NoPrompt(fault),
     };
+    drop(temporary);
     conclude(run, held, &ground, (over, folder, record))
 }
 
@@ -150,7 +152,7 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
 fn execute(
     run: &Run<'_>,
     held: &Held,
-    (command, prompt): (&Command, &Prompt),
+    (command, prompt, temporary): (&Command, &Prompt, &Path),
     (folder, record): (&Path, &mut RunRecord),
 ) -> Result<ExecutionResult, Failure> {
     record.prompt_characters = prompt.text.chars().count();
@@ -160,12 +162,11 @@ fn execute(
     fs::replace_private(&prompt_file, prompt.text.as_bytes())?;
     fs::make_folder(&run.project.root().join("state/commit_messages"))?;
     record.write(folder)?;
-    let temporary = fs::temporary_folder(&run.host.temporary)?;
     let places = (run.project, run.config, run.host);
     let launch = Launch {
         argv: command.to_exec(),
         cwd: run.project.root().to_owned(),
-        env: prepare::environment(places, &held.name, &held.token, temporary.path()),
+        env: prepare::environment(places, &held.name, &held.token, temporary),
         stdin: prompt_file,
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
@@ -185,6 +186,13 @@ fn execute(
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
     Ok(result)
+}
+
+/// The folder for temporary folders; one inside the root would make a session's scratch files changes of the tree.
+fn outside<'r>(run: &'r Run<'_>) -> &'r Path {
+    let given = run.host.temporary.as_path();
+    let is_inside = given.canonicalize().is_ok_and(|given| given.starts_with(run.project.root()));
+    if is_inside { Path::new("/tmp") } else { given }
 }
 
 /// Lets the supervisor see the task's transition.
@@ -220,15 +228,17 @@ fn conclude(
     (over, folder, mut record): (Over, PathBuf, RunRecord),
 ) -> Result<Settled, Failure> {
     let store = run.desk.store().clone();
+    let displaced = reopen(run, &folder)?;
     let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
-    let aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
+    let mut aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
+    aftermath.tampering.extend(displaced);
     unstage(run)?;
     let verdict = judge(&held, &aftermath, &over, &folder);
     if let Over::Ran(result) = &over {
         record.execution = Some(result.clone());
     }
     let mut kept = aftermath.kept.clone();
-    let keeps_tree_clean = run.config.on_violation == OnViolation::SetAside;
+    let keeps_tree_clean = run.config.on_violation == OnViolation::SetAside && !aftermath.in_submodule;
     let displaced = aftermath.displaced();
     if keeps_tree_clean && !displaced.is_empty() {
         kept.extend(aside::move_out(run, &displaced, &folder.join("kept"))?);
@@ -236,11 +246,26 @@ fn conclude(
     let blocked_commit = aftermath.no_commit_reason().filter(|_| !keeps_tree_clean);
     let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
     let checkpoint = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
-    settle::write(run, &locked, &held, &settlement)?;
+    let session = settle::write(run, &locked, held, &settlement)?;
     drop(locked);
     settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
-    finish(run, &held, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))
+    finish(run, &session, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))
+}
+
+/// Makes sure that the session's folder is one again; says what the session had put in the place of a folder above it.
+fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
+    let root = run.project.root();
+    let above: Vec<&Path> = folder.ancestors().take_while(|above| *above != root).collect();
+    let mut displaced = None;
+    for place in above.into_iter().rev() {
+        if place.symlink_metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+            fs::make_way(place, &run.project.private_own().join("displaced"))?;
+            displaced = displaced.or_else(|| place.strip_prefix(root).ok().map(|path| path.display().to_string()));
+        }
+    }
+    fs::make_private_folder(folder)?;
+    Ok(displaced)
 }
 
 /// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.
@@ -280,7 +305,7 @@ fn tails(folder: &Path) -> String {
 /// Writes the final record and tells observers what it came to.
 fn finish(
     run: &mut Run<'_>,
-    held: &Held,
+    session: &SessionName,
     (settlement, aftermath, verdict): (&Settlement, &Aftermath, &Verdict),
     (committed, folder, kept, mut record): (&Checkpoint, &Path, Vec<String>, RunRecord),
 ) -> Result<Settled, Failure> {
@@ -288,7 +313,7 @@ fn finish(
     record.finished_at = Some(run.clock.stamp());
     record.scope_violations.clone_from(&aftermath.violations);
     record.tampering.clone_from(&aftermath.tampering);
-    record.findings = aftermath.findings.clone();
+    record.findings.clone_from(&aftermath.findings);
     record.kept = kept;
     record.result = Some(settlement.describe(verdict));
     record.commit.clone_from(&committed.commit);
@@ -297,13 +322,13 @@ fn finish(
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let good = matches!(verdict, Verdict::Stands(_));
     let outcome = settlement.outcome.clone();
-    (run.observe)(&Event::SessionEnded { session: held.name.clone(), outcome, good, wall_ms });
+    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms });
     for finding in &aftermath.findings {
         (run.observe)(&Event::Warning { text: finding.clone() });
     }
     if settlement.row.external_wait {
         let reason = settlement.row.reason.clone().unwrap_or_default();
-        (run.observe)(&Event::WaitsForPerson { task: held.name.task.clone(), reason });
+        (run.observe)(&Event::WaitsForPerson { task: session.task.clone(), reason });
     }
     run.tally.commit_error.clone_from(&committed.error);
     if let Some(commit) = &committed.commit {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::commit::Action;
+use crate::observe::SessionName;
 use crate::plan::{TaskCard, views};
 use crate::tracker::desk::{Escalated, handoff_path};
 use crate::tracker::ready;
@@ -188,27 +189,28 @@ impl Settlement {
     }
 }
 
-/// Writes the settlement and takes it over into memory; the claim is consumed.
+/// Writes the settlement and takes it over into memory; the claim is consumed, and what is left of it is the session's name.
 pub(super) fn write(
     run: &mut Run<'_>,
     locked: &LockedStore<'_>,
-    held: &Held,
+    held: Held,
     made: &Settlement,
-) -> Result<(), Failure> {
+) -> Result<SessionName, Failure> {
+    let Held { name, card, .. } = held;
     crate::fault::point("settle:before");
     locked.write(&made.batch)?;
     crate::fault::point("settle:durable");
     if made.remediation.is_some() {
         run.plan = Plan::load(run.project)?;
         run.board = locked.read(&run.plan)?;
-        return Ok(());
+        return Ok(name);
     }
-    run.board.set(held.card.id.clone(), made.row.clone());
-    if let Some(origin) = held.card.origin.as_ref().and_then(|origin| run.plan.task(origin)) {
+    run.board.set(card.id.clone(), made.row.clone());
+    if let Some(origin) = card.origin.as_ref().and_then(|origin| run.plan.task(origin)) {
         let row = locked.read_row(&origin.stage, &origin.id)?;
         run.board.set(origin.id.clone(), row);
     }
-    Ok(())
+    Ok(name)
 }
 
 /// Writes those generated views whose content changed.

@@ -7,7 +7,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::observe::{Event, SessionName};
+use crate::outcome::RunResult;
 use crate::plan::Work;
+
+use super::closing::{self, counted, first_line};
 
 /// How often the live line is drawn again.
 const TICK: Duration = Duration::from_millis(200);
@@ -17,12 +20,14 @@ pub struct Reporter {
     quiet: bool,
     live: bool,
     bar: RefCell<Option<ProgressBar>>,
+    /// What the last session came to, so that a reason is not told twice.
+    told: RefCell<String>,
 }
 
 impl Reporter {
     /// A reporter; a quiet one shows nothing.
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, live: io::stderr().is_terminal(), bar: RefCell::new(None) }
+        Self { quiet, live: io::stderr().is_terminal(), bar: RefCell::new(None), told: RefCell::default() }
     }
 
     /// Shows one event.
@@ -35,7 +40,10 @@ impl Reporter {
         {
             bar.finish_and_clear();
         }
-        let text = words(event);
+        let text = words(event, &self.told.borrow());
+        if let Event::SessionEnded { outcome, .. } = event {
+            self.told.borrow_mut().clone_from(outcome);
+        }
         match &*self.bar.borrow() {
             Some(bar) => bar.suspend(|| super::note(&text)),
             None => super::note(&text),
@@ -44,23 +52,34 @@ impl Reporter {
             *self.bar.borrow_mut() = Some(live_line(session));
         }
     }
+
+    /// Says what the whole run came to, for whoever does not read JSON.
+    pub fn close(&self, result: &RunResult) {
+        if !self.quiet {
+            super::note(&closing::words(result));
+        }
+    }
 }
 
 fn live_line(session: &SessionName) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg} {elapsed}") {
+    if let Ok(style) = ProgressStyle::with_template("  {spinner} {elapsed:>3}  {wide_msg}") {
         bar.set_style(style);
     }
-    bar.set_message(format!("{} is at work on {}", session.agent, session.task));
+    bar.set_message(format!("at work; its output: {}stdout.log", record_of(session)));
     bar.enable_steady_tick(TICK);
     bar
 }
 
-/// One event in words.
-fn words(event: &Event) -> String {
+/// The session's folder below the root.
+fn record_of(session: &SessionName) -> String {
+    format!("state/runs/{}/{}/", session.agent, session.number)
+}
+
+/// One event in words; `told` is what the last session came to.
+fn words(event: &Event, told: &str) -> String {
     match event {
-        Event::RunStarted { tasks: 1, done } => format!("1 task, {done} done"),
-        Event::RunStarted { tasks, done } => format!("{tasks} tasks, {done} done"),
+        Event::RunStarted { tasks, done } => format!("{}, {done} done", counted(*tasks, "task")),
         Event::Converted => "the state of the original coordinator was converted to one file per task".to_owned(),
         Event::Recovered { what } => format!("recovered: {what}"),
         Event::Applied { what } => format!("applied: {what}"),
@@ -71,16 +90,19 @@ fn words(event: &Event) -> String {
             };
             format!("\n[{count}] {} {doing} {}: {}", session.role, session.task, session.title)
         }
-        Event::SessionEnded { outcome, good, wall_ms, .. } => {
-            let mark = if *good { "ok" } else { "!!" };
+        Event::SessionEnded { session, outcome, good, wall_ms } => {
             #[expect(clippy::cast_precision_loss, reason = "a session's milliseconds are far below 2^52")]
             let seconds = *wall_ms as f64 / 1000.0;
-            format!("    {mark} {outcome}  ({seconds:.1} s)")
+            match good {
+                true => format!("    ok {outcome}  ({seconds:.1} s)"),
+                false => format!("    !! {outcome}  ({seconds:.1} s)\n    look at {}", record_of(session)),
+            }
         }
         Event::Committed { commit, subject } => format!("    commit {}  {subject}", commit.get(..10).unwrap_or(commit)),
         Event::WaitsForPerson { task, reason } => {
-            let first = reason.lines().next().unwrap_or_default();
-            format!("    {task} waits for a person: {first}\n    answer with: runner task answer {task} --text \"…\"")
+            let first = first_line(reason);
+            let why = if told.contains(first) { String::new() } else { format!("    {task} waits: {first}\n") };
+            format!("{why}    for you to answer: runner task answer {task} --text \"…\"")
         }
         Event::Warning { text } => format!("    note: {text}"),
     }
@@ -90,58 +112,59 @@ fn words(event: &Event) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_event_reads_as_one_fact() {
-        let session = SessionName {
+    fn session() -> SessionName {
+        SessionName {
             agent: "auto-qa-000102030405".parse().unwrap(),
             number: 1,
             task: "S00-001".parse().unwrap(),
             title: "Parse the dates".to_owned(),
             role: "qa".parse().unwrap(),
             work: Work::Review,
-        };
-        let start = |work| Event::SessionStarted { session: SessionName { work, ..session.clone() }, count: 3 };
-        let end = |good, outcome: &str| Event::SessionEnded {
-            session: session.clone(),
-            outcome: outcome.to_owned(),
-            good,
-            wall_ms: 1234,
-        };
-        let what = || "S00-001 is answered and todo".to_owned();
-        let (task, reason) = (session.task.clone(), "no login\nfor the service".to_owned());
-        let events = [
-            Event::RunStarted { tasks: 12, done: 3 },
-            Event::RunStarted { tasks: 1, done: 0 },
-            Event::Converted,
-            Event::Recovered { what: what() },
-            Event::Applied { what: what() },
-            start(Work::Claim),
-            end(false, "failed: exit status 3; S00-001-r1 will look into it"),
-            start(Work::Review),
-            end(true, "approved, done"),
-            Event::Committed { commit: "0123456789abcdef".to_owned(), subject: "Accept the parser".to_owned() },
-            Event::Committed { commit: "0123".to_owned(), subject: "Accept the parser".to_owned() },
-            Event::WaitsForPerson { task, reason },
-            Event::Warning { text: "a fifo lies in the tree".to_owned() },
-        ];
-        let shown = events.iter().map(words).collect::<Vec<_>>().join("\n");
-        insta::assert_snapshot!(shown, @r#"
-        12 tasks, 3 done
-        1 task, 0 done
-        the state of the original coordinator was converted to one file per task
-        recovered: S00-001 is answered and todo
-        applied: S00-001 is answered and todo
+        }
+    }
 
-        [3] qa works on S00-001: Parse the dates
-            !! failed: exit status 3; S00-001-r1 will look into it  (1.2 s)
+    fn ended(outcome: &str, good: bool) -> Event {
+        Event::SessionEnded { session: session(), outcome: outcome.to_owned(), good, wall_ms: 1234 }
+    }
+
+    #[test]
+    fn each_event_reads_as_one_fact() {
+        let commit =
+            Event::Committed { commit: "0123456789abcdef".to_owned(), subject: "Accept the parser".to_owned() };
+        let events = [
+            Event::RunStarted { tasks: 1, done: 0 },
+            Event::SessionStarted { session: session(), count: 3 },
+            ended("approved, done", true),
+            commit,
+        ];
+        let shown = events.iter().map(|event| words(event, "")).collect::<Vec<_>>().join("\n");
+        insta::assert_snapshot!(shown, @r"
+        1 task, 0 done
 
         [3] qa reviews S00-001: Parse the dates
             ok approved, done  (1.2 s)
             commit 0123456789  Accept the parser
-            commit 0123  Accept the parser
-            S00-001 waits for a person: no login
-            answer with: runner task answer S00-001 --text "…"
-            note: a fifo lies in the tree
+        ");
+    }
+
+    #[test]
+    fn a_session_that_went_wrong_names_its_record_and_its_reason_once() {
+        let outcome = "quarantined: it changed a.txt";
+        let waits = |reason: &str| Event::WaitsForPerson {
+            task: "S00-001".parse().unwrap(),
+            reason: format!("{reason}\nand a tail"),
+        };
+        let shown = [
+            words(&ended(outcome, false), ""),
+            words(&waits("it changed a.txt"), outcome),
+            words(&waits("used up its 12 sessions"), outcome),
+        ];
+        insta::assert_snapshot!(shown.join("\n"), @r#"
+            !! quarantined: it changed a.txt  (1.2 s)
+            look at state/runs/auto-qa-000102030405/1/
+            for you to answer: runner task answer S00-001 --text "…"
+            S00-001 waits: used up its 12 sessions
+            for you to answer: runner task answer S00-001 --text "…"
         "#);
     }
 }

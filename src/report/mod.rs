@@ -3,6 +3,7 @@
 //! Standard output carries what a run or a verb came to, as JSON or one line; standard error what a person reads while it
 //! works. A reader that went away is no error. Imports events and outcomes only.
 
+mod closing;
 mod live;
 
 use std::borrow::Cow;

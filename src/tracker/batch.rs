@@ -3,6 +3,7 @@
 //! Owns where rows and cards lie. Never touches a file (`store`).
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +17,17 @@ use super::row::Row;
 pub struct Batch {
     /// Contents by path; none removes the file.
     pub(super) files: BTreeMap<String, Option<String>>,
+    /// The request that asked for this, wherever it lies; it goes with the change, so that it is carried out once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) request: Option<PathBuf>,
 }
 
 impl Batch {
+    /// What the request at `path` asks for; none for what nobody had queued.
+    pub fn for_request(path: Option<&Path>) -> Self {
+        Self { files: BTreeMap::new(), request: path.map(Path::to_owned) }
+    }
+
     /// Adds a row.
     #[must_use]
     pub fn row(mut self, stage: &StageId, task: &TaskId, row: &Row) -> Self {

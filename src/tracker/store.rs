@@ -135,9 +135,10 @@ impl Store {
             Err(LockError::Held { .. }) => return Err(StoreError::Busy { patience }),
             other => other?,
         };
-        let locked = LockedStore { store: self, _lock: lock };
+        let mut locked = LockedStore { store: self, _lock: lock, has_finished: false };
         if let Some(pending) = self.pending()? {
             locked.finish(&pending.batch)?;
+            locked.has_finished = true;
         }
         Ok(locked)
     }
@@ -232,6 +233,7 @@ impl Loading<'_> {
 pub struct LockedStore<'a> {
     store: &'a Store,
     _lock: Lock,
+    has_finished: bool,
 }
 
 impl LockedStore<'_> {
@@ -245,9 +247,22 @@ impl LockedStore<'_> {
         self.store.row_on_disk(stage, task)
     }
 
+    /// Whether a change that a killed process had begun was finished when the lock was taken.
+    pub fn has_finished(&self) -> bool {
+        self.has_finished
+    }
+
     /// Whether [`LockedStore::convert`] has to come before any write.
     pub fn needs_conversion(&self) -> Result<bool> {
         self.store.is_original()
+    }
+
+    /// Writes the schema marker of a state that has none yet.
+    pub fn mark(&self) -> Result<()> {
+        if self.store.project.state_marker().exists() {
+            return Ok(());
+        }
+        self.write(&Batch::default().text("state/state.json", &marker_text()))
     }
 
     /// Converts the original's single file into one file per task, all or nothing.
@@ -282,7 +297,7 @@ impl LockedStore<'_> {
             &with_marker
         };
         self.expect_nothing_newer(batch)?;
-        if batch.files.len() > 1 {
+        if batch.files.len() > 1 || batch.request.is_some() {
             let pending = Pending { schema: SCHEMA, batch: batch.clone() };
             let text = serde_json::to_string(&pending)
                 .map_err(|source| JsonError::Syntax { path: self.store.pending_path(), source })?;
@@ -309,15 +324,22 @@ impl LockedStore<'_> {
             let path = self.store.project.root().join(path);
             match text {
                 None => fs::remove(&path)?,
-                Some(text) if fs::read_if_present(&path)?.as_deref() == Some(text.as_bytes()) => {}
-                Some(text) => fs::replace(&path, text.as_bytes())?,
+                Some(text)
+                    if fs::read_if_present(&path).is_ok_and(|known| known.as_deref() == Some(text.as_bytes())) => {}
+                Some(text) => {
+                    if path.is_dir() {
+                        fs::make_way(&path, &self.store.project.private_own().join("displaced"))?;
+                    }
+                    fs::replace(&path, text.as_bytes())?;
+                }
             }
-            fault::point("state:applied");
+        }
+        if let Some(request) = &batch.request {
+            fs::remove(request)?;
         }
         let pending = self.store.pending_path();
         if pending.exists() {
             fs::remove(&pending)?;
-            fault::point("state:finished");
         }
         Ok(())
     }
