@@ -138,8 +138,14 @@ mod tests {
         for stop in Stop::ALL {
             // A new stop has to be added here, to the list and to the table.
             match stop {
-                Stop::Complete | Stop::Idle | Stop::SessionLimit | Stop::GitError => {}
-                Stop::NeedsInput | Stop::Busy | Stop::Interrupted | Stop::Failed => {}
+                Stop::Complete
+                | Stop::Idle
+                | Stop::SessionLimit
+                | Stop::GitError
+                | Stop::NeedsInput
+                | Stop::Busy
+                | Stop::Interrupted
+                | Stop::Failed => {}
             }
             assert_eq!(Stop::ALL.iter().filter(|&&other| other == stop).count(), 1);
         }

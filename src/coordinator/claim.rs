@@ -54,7 +54,7 @@ pub(super) fn take(
     let before = locked.read_row(&card.stage, &card.id)?;
     let waiting_for: Vec<TaskId> = run.board.unfinished(&card.depends_on);
     let step = Step::Claim { claim, waiting_for: &waiting_for };
-    let row = rules::apply(&card.id, &before, Actor::Session(&name.agent), step, &run.clock.stamp())?;
+    let row = rules::apply(&card.id, &before, (Actor::Session(&name.agent), &run.clock.stamp()), step)?;
     Memo::write(run, &card, &token, (&before, &row))?;
     crate::fault::point("claim:noted");
     locked.write(&Batch::default().row(&card.stage, &card.id, &row))?;

@@ -167,7 +167,7 @@ fn set_aside(run: &mut Run<'_>, item: &Ready, reason: String) -> Result<(), Fail
     let locked = run.desk.lock()?;
     let row = locked.read_row(&card.stage, &card.id)?;
     let step = Step::Wait { reason: reason.clone() };
-    let row = rules::apply(&card.id, &row, Actor::Coordinator, step, &run.clock.stamp())?;
+    let row = rules::apply(&card.id, &row, (Actor::Coordinator, &run.clock.stamp()), step)?;
     drop(locked);
     checkpoint::record(run, &card, &row)?;
     (run.observe)(&Event::WaitsForPerson { task: card.id, reason });

@@ -155,7 +155,7 @@ fn settle_interrupted(
         let handoff = handoff_path(&agent, id);
         batch = batch.text(&handoff, &format!("# Quarantine of {id}\n\nAgent: {agent}\n\n{reason}\n"));
         let step = Step::Quarantine { before: &memo.before, reason: reason.to_owned(), handoff };
-        let row = rules::apply(id, &task.row, Actor::Coordinator, step, &run.clock.stamp())?;
+        let row = rules::apply(id, &task.row, (Actor::Coordinator, &run.clock.stamp()), step)?;
         (row, format!("quarantined {id}: {reason}"))
     } else if task.row.is_settled_by(&agent, work) || !task.row.is_held() {
         let status = task.row.status;
@@ -166,7 +166,7 @@ fn settle_interrupted(
     } else {
         let note =
             format!("the run was killed during the session of {agent}; its work in scope is kept as a checkpoint");
-        let row = rules::apply(id, &task.row, Actor::Coordinator, Step::Release { note }, &run.clock.stamp())?;
+        let row = rules::apply(id, &task.row, (Actor::Coordinator, &run.clock.stamp()), Step::Release { note })?;
         (row, format!("released {id} from the interrupted session of {agent}"))
     };
     let role = if work == Work::Claim { &task.card.role } else { &task.card.reviewer_role };

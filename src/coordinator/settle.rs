@@ -103,9 +103,8 @@ impl Settlement {
         let row = rules::apply(
             &held.card.id,
             row,
-            Actor::Coordinator,
+            (Actor::Coordinator, &run.clock.stamp()),
             Step::Release { note: note.clone() },
-            &run.clock.stamp(),
         )?;
         Ok(Self::plain(held, &row, (action, format!("released: {note}"))))
     }
@@ -114,7 +113,7 @@ impl Settlement {
     fn quarantined(run: &Run<'_>, held: &Held, aftermath: &Aftermath, reason: &str) -> Result<Self, Failure> {
         let handoff = handoff_path(&held.name.agent, &held.card.id);
         let step = Step::Quarantine { before: &held.before, reason: reason.to_owned(), handoff: handoff.clone() };
-        let row = rules::apply(&held.card.id, &aftermath.row, Actor::Coordinator, step, &run.clock.stamp())?;
+        let row = rules::apply(&held.card.id, &aftermath.row, (Actor::Coordinator, &run.clock.stamp()), step)?;
         let report = format!(
             "# Quarantine of {}\n\nAgent: {}\n\nWhat the session did to the task is undone: {reason}\n\nWhat it left is kept in \
              state/runs/{}/{}/. A person has to answer (`runner task answer {}`).\n",
@@ -154,7 +153,7 @@ impl Settlement {
         let levels = held.row.claim.as_ref().map_or(0, |claim| claim.remediation_left);
         let planned = run.desk.plan_escalation(locked, (&held.card, levels), &issue)?;
         let made: Escalated =
-            run.desk.escalated(row, Actor::Coordinator, (&held.card, &held.name.agent), &issue, planned)?;
+            run.desk.escalated((row, Actor::Coordinator), (&held.card, &held.name.agent), (&issue, planned))?;
         let (batch, row) = made.batch(None);
         let row = Row { claim: None, ..row };
         let batch = batch.row(&held.card.stage, &held.card.id, &row);

@@ -100,7 +100,7 @@ fn ask(leftovers: &Leftovers<'_>, found: &mut Found) -> Round {
 fn request(handle: &Handle) -> bool {
     let refused = handle.signal(Signal::TERM).is_err();
     // What is stopped could not hear the request; what has ended by it needs no more.
-    drop(handle.signal(Signal::CONT));
+    let _gone_already = handle.signal(Signal::CONT);
     refused
 }
 
@@ -117,10 +117,10 @@ fn freeze_and_ask(leftovers: &Leftovers<'_>, found: &mut Found) {
         });
         if found.len() == known {
             for handle in &round.matching {
-                drop(handle.signal(Signal::TERM));
+                let _gone_already = handle.signal(Signal::TERM);
             }
             for handle in &round.matching {
-                drop(handle.signal(Signal::CONT));
+                let _gone_already = handle.signal(Signal::CONT);
             }
             return;
         }

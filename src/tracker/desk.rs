@@ -133,7 +133,7 @@ impl<'a> Desk<'a> {
         let row = locked.read_row(&card.stage, task)?;
         let who = actor(task, &row, caller)?;
         let (step, batch) = step(&row)?;
-        let mut next = rules::apply(task, &row, who, step, &self.clock.stamp())?;
+        let mut next = rules::apply(task, &row, (who, &self.clock.stamp()), step)?;
         sign(&mut next, caller, "");
         let mut batch = batch.row(&card.stage, task, &next);
         let mut unblocked = None;
@@ -156,7 +156,7 @@ impl<'a> Desk<'a> {
         if row.status != Status::Blocked || row.external_wait || self.is_blocked(locked, &row, Some(&done.id))? {
             return Ok(None);
         }
-        let freed = rules::apply(origin, &row, Actor::Coordinator, Step::Unblock, &self.clock.stamp())?;
+        let freed = rules::apply(origin, &row, (Actor::Coordinator, &self.clock.stamp()), Step::Unblock)?;
         Ok(Some((card, freed)))
     }
 

@@ -29,7 +29,7 @@ impl Desk<'_> {
         let who = actor(task, &row, caller)?;
         let levels_left = row.claim.as_ref().map_or(0, |claim| claim.remediation_left);
         let planned = self.plan_escalation(&locked, (&card, levels_left), issue)?;
-        let made = self.escalated(&row, who, (&card, &caller.name), issue, planned)?;
+        let made = self.escalated((&row, who), (&card, &caller.name), (issue, planned))?;
         let batch = made.batch(Some(caller));
         locked.write(&batch.0)?;
         Ok(Changed {
@@ -69,11 +69,9 @@ impl Desk<'_> {
     /// The rows, card and report that a planned escalation of `agent`'s session makes; nothing is written yet.
     pub fn escalated(
         &self,
-        row: &Row,
-        who: Actor<'_>,
+        (row, who): (&Row, Actor<'_>),
         (card, agent): (&TaskCard, &AgentId),
-        issue: &Issue,
-        planned: Escalation,
+        (issue, planned): (&Issue, Escalation),
     ) -> Result<Escalated> {
         let at = self.clock.stamp();
         let handoff = handoff_path(agent, &card.id);
@@ -83,7 +81,7 @@ impl Desk<'_> {
             Escalation::Wait(Some(why)) => (format!("{} (waits for a person: {why})", issue.reason), Blocker::Person),
         };
         let step = Step::Escalate { reason: reason.clone(), handoff: handoff.clone(), blocker };
-        let row = rules::apply(&card.id, row, who, step, &at)?;
+        let row = rules::apply(&card.id, row, (who, &at), step)?;
         let remediation = match planned {
             Escalation::Remediate(made) => {
                 let row = created(agent.as_str(), &at, &format!("remediates {}", card.id), Some(handoff.clone()));

@@ -83,6 +83,8 @@ mod tests {
         Event { seq, at: "T".to_owned(), action, agent: "auto-a".to_owned(), from, to, note: None, code: None }
     }
 
+    type Forge = fn(&mut Row);
+
     /// A claimed row, and the same with a submit signed by `token`.
     fn submitted(token: &Token) -> (Row, Row) {
         let claim = event(1, Action::Claim, (Status::Todo, Status::InProgress));
@@ -98,7 +100,7 @@ mod tests {
         let token = Token::from_random([7; 32]);
         let (before, after) = submitted(&token);
         assert!(token.explains(&before, &after, ""));
-        let forgeries: [(&str, fn(&mut Row)); 9] = [
+        let forgeries: [(&str, Forge); 9] = [
             ("another status", |row| row.status = Status::Done),
             ("another owner", |row| row.owner = Some("auto-b".parse().unwrap())),
             ("other evidence", |row| row.evidence = Some("e.md".to_owned())),

@@ -166,7 +166,7 @@ impl World {
             && !model.needs_person
             && model.blocker.as_ref().is_some_and(|blocker| self.board.row(blocker).status == Status::Done);
         if is_freed {
-            let row = rules::apply(origin, row, Actor::Coordinator, Step::Unblock, "T").unwrap();
+            let row = rules::apply(origin, row, (Actor::Coordinator, "T"), Step::Unblock).unwrap();
             self.board.set(origin.clone(), row);
             model.go_on();
         }
@@ -217,15 +217,15 @@ fn claim(who: &str, work: Work) -> super::row::Claim {
 fn apply(task: &TaskId, row: &Row, who: &str, step: Step<'_>) -> Result<Row, Refusal> {
     let name: AgentId = agent(who);
     if who == "coordinator" {
-        return rules::apply(task, row, Actor::Coordinator, step, "T");
+        return rules::apply(task, row, (Actor::Coordinator, "T"), step);
     }
     if name.is_automatic() && matches!(step, Step::Claim { .. }) {
-        return rules::apply(task, row, Actor::Session(&name), step, "T");
+        return rules::apply(task, row, (Actor::Session(&name), "T"), step);
     }
     let token = name.is_automatic().then(|| Token::from_text(who));
     let caller = Caller { name, token };
     let who = actor(task, row, &caller).map_err(|error| Refusal::new(error.to_string(), "none"))?;
-    rules::apply(task, row, who, step, "T")
+    rules::apply(task, row, (who, "T"), step)
 }
 
 fn check_row(task: &TaskId, row: &Row, model: &Model) {

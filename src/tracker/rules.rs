@@ -31,7 +31,7 @@ pub fn authorise(task: &TaskId, row: &Row, agent: &AgentId, token_hash: Option<&
 }
 
 /// The row after `step` by `who` at the time `at`; the row before is left as it is.
-pub fn apply(task: &TaskId, row: &Row, who: Actor<'_>, step: Step<'_>, at: &str) -> Result<Row, Refusal> {
+pub fn apply(task: &TaskId, row: &Row, (who, at): (Actor<'_>, &str), step: Step<'_>) -> Result<Row, Refusal> {
     let mut next = row.clone();
     next.schema = SCHEMA;
     let done = Change { task, row, who }.make(&mut next, step)?;
@@ -59,8 +59,8 @@ struct Done {
 }
 
 impl Done {
-    fn new(action: Action, note: impl Into<Option<String>>) -> Result<Self, Refusal> {
-        Ok(Self { action, note: note.into() })
+    fn new(action: Action, note: impl Into<Option<String>>) -> Self {
+        Self { action, note: note.into() }
     }
 }
 
@@ -84,7 +84,7 @@ impl Change<'_> {
                 self.expect_holder("escalate")?;
                 next.handoff = Some(handoff);
                 block(next, from, reason.clone(), blocker);
-                Done::new(Action::Escalate, reason)
+                Ok(Done::new(Action::Escalate, reason))
             }
             Step::Release { note } => self.release(next, note),
             Step::Answer { handoff, still_blocked } => self.answer(next, handoff, still_blocked),
@@ -93,7 +93,7 @@ impl Change<'_> {
             Step::Quarantine { before, reason, handoff } => {
                 self.expect_coordinator("quarantine")?;
                 *next = quarantined(self.row, before, &reason, handoff);
-                Done::new(Action::Quarantine, reason)
+                Ok(Done::new(Action::Quarantine, reason))
             }
         }
     }
@@ -139,7 +139,7 @@ impl Change<'_> {
         };
         next.agents.push(claim.agent.clone());
         next.claim = Some(claim);
-        Done::new(action, None)
+        Ok(Done::new(action, None))
     }
 
     fn submit(&self, next: &mut Row, evidence: Option<String>, no_change: Option<String>) -> Result<Done, Refusal> {
@@ -151,7 +151,7 @@ impl Change<'_> {
         next.status = Status::Review;
         next.reason = None;
         next.evidence = evidence.or(next.evidence.take());
-        Done::new(Action::Submit, no_change.map(|why| format!("no change: {why}")))
+        Ok(Done::new(Action::Submit, no_change.map(|why| format!("no change: {why}"))))
     }
 
     fn approve(&self, next: &mut Row, evidence: Option<String>) -> Result<Done, Refusal> {
@@ -160,7 +160,7 @@ impl Change<'_> {
         next.reason = None;
         next.handoff = None;
         next.evidence = evidence.or(next.evidence.take());
-        Done::new(Action::Approve, None)
+        Ok(Done::new(Action::Approve, None))
     }
 
     fn reject(&self, next: &mut Row, reason: String, handoff: String) -> Result<Done, Refusal> {
@@ -172,7 +172,7 @@ impl Change<'_> {
         next.owner = None;
         next.handoff = Some(handoff);
         next.reason = Some(reason.clone());
-        Done::new(Action::Reject, reason)
+        Ok(Done::new(Action::Reject, reason))
     }
 
     fn release(&self, next: &mut Row, note: String) -> Result<Done, Refusal> {
@@ -197,7 +197,7 @@ impl Change<'_> {
             next.owner = None;
         }
         next.claim = None;
-        Done::new(Action::Release, note)
+        Ok(Done::new(Action::Release, note))
     }
 
     fn answer(&self, next: &mut Row, handoff: String, still_blocked: bool) -> Result<Done, Refusal> {
@@ -218,7 +218,7 @@ impl Change<'_> {
         if !still_blocked {
             go_on(next);
         }
-        Done::new(Action::Answer, None)
+        Ok(Done::new(Action::Answer, None))
     }
 
     fn unblock(&self, next: &mut Row) -> Result<Done, Refusal> {
@@ -228,7 +228,7 @@ impl Change<'_> {
             return Err(Refusal::new(rule, "answer it first"));
         }
         go_on(next);
-        Done::new(Action::Unblock, None)
+        Ok(Done::new(Action::Unblock, None))
     }
 
     fn set_aside(&self, next: &mut Row, reason: String) -> Result<Done, Refusal> {
@@ -238,7 +238,7 @@ impl Change<'_> {
             return Err(Refusal::new(rule, "end its session first"));
         }
         block(next, self.row.status, reason.clone(), Blocker::Person);
-        Done::new(Action::Wait, reason)
+        Ok(Done::new(Action::Wait, reason))
     }
 }
 

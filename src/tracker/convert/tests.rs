@@ -14,7 +14,7 @@ fn read_value(value: &Value) -> Converted {
     converted
 }
 
-fn row(value: Value) -> Row {
+fn row(value: &Value) -> Row {
     read_value(&json!({"schema": 1, "tasks": {"S00-001": value}})).rows.remove(&id("S00-001")).unwrap()
 }
 
@@ -38,7 +38,7 @@ fn each_status_of_the_original_has_its_row() {
         // It names no blocker, so only a person can say how to go on.
         (json!({"status": "blocked", "blocked_by": []}), Status::Blocked, Some(Status::Todo), true),
     ] {
-        let row = row(old.clone());
+        let row = row(&old);
         assert_eq!((row.status, row.blocked_from, row.external_wait), (status, from, waits), "{old}");
         assert_eq!((row.schema, row.claim), (SCHEMA, None));
     }
@@ -47,7 +47,7 @@ fn each_status_of_the_original_has_its_row() {
 #[test]
 fn all_that_a_row_says_is_kept() {
     let full = row(
-        json!({"status": "blocked", "owner": "auto-a", "reviewer": "auto-q", "attempts": 3, "handoff": "h.md",
+        &json!({"status": "blocked", "owner": "auto-a", "reviewer": "auto-q", "attempts": 3, "handoff": "h.md",
         "evidence": "e.md", "blocked_by": ["S00-002"], "external_wait": true, "reason": "why", "role": "dev", "n": [1]}),
     );
     assert_eq!((full.owner, full.reviewer, full.attempts), (Some(agent("auto-a")), Some(agent("auto-q")), 3));
@@ -55,7 +55,7 @@ fn all_that_a_row_says_is_kept() {
     assert_eq!((full.reason.as_deref(), full.blocked_by), (Some("why"), vec![id("S00-002")]));
     let event = full.events.last().unwrap();
     assert_eq!((event.action, event.note.as_deref()), (Action::Other, Some("converted; role: \"dev\"; n: [1]")));
-    let done = row(json!({"status": "done", "blocked_by": ["S00-002"]}));
+    let done = row(&json!({"status": "done", "blocked_by": ["S00-002"]}));
     assert_eq!(done.blocked_by, vec![]);
     assert_eq!(done.events[0].note.as_deref(), Some("converted; blocked_by: [\"S00-002\"]"));
 }

@@ -48,7 +48,7 @@ impl Place {
         let locked = desk.lock_to_write().unwrap();
         let name = agent(name);
         let who = if token.is_some() { Actor::Session(&name) } else { Actor::Person(&name) };
-        let row = rules::apply(&id(task), &self.row(task), who, step, "T").unwrap();
+        let row = rules::apply(&id(task), &self.row(task), (who, "T"), step).unwrap();
         locked.write(&Batch::default().row(&"S00".parse().unwrap(), &id(task), &row)).unwrap();
     }
 

@@ -11,7 +11,7 @@ fn task() -> TaskId {
 
 fn apply_as(row: &Row, who: Actor<'_>, step: Step<'_>) -> Result<Row, Refusal> {
     let before = row.clone();
-    let made = apply(&task(), row, who, step, AT);
+    let made = apply(&task(), row, (who, AT), step);
     assert_eq!(*row, before, "the row before is left as it is");
     if let Ok(made) = &made {
         assert_eq!(faults(made), Vec::<String>::new());
@@ -82,7 +82,7 @@ fn row_at(standing: Standing) -> Row {
 /// Everybody who could ask: the executor, the reviewer, a fresh agent, a person that is new to the task, the coordinator.
 const ASKERS: [&str; 5] = ["auto-a", "auto-q", "auto-new", "ann", "coordinator"];
 
-fn actor<'n>(name: &'n AgentId) -> Actor<'n> {
+fn actor(name: &AgentId) -> Actor<'_> {
     match name.as_str() {
         "coordinator" => Actor::Coordinator,
         name_text if name_text.starts_with("auto-") => Actor::Session(name),
@@ -303,9 +303,9 @@ fn a_blocked_task_goes_back_to_where_it_was() {
     for (standing, back) in [(Standing::InProgress, Status::Todo), (Standing::UnderReview, Status::Review)] {
         let blocker = Blocker::Task("S00-001-r1".parse().unwrap());
         let step = Step::Escalate { reason: "stuck".to_owned(), handoff: "h".to_owned(), blocker };
-        let blocked = apply_as(&row_at(standing), Actor::Coordinator, step).unwrap();
-        assert_eq!(blocked.blocked_from, Some(back));
-        let row = apply_as(&blocked, Actor::Coordinator, Step::Unblock).unwrap();
+        let stuck = apply_as(&row_at(standing), Actor::Coordinator, step).unwrap();
+        assert_eq!(stuck.blocked_from, Some(back));
+        let row = apply_as(&stuck, Actor::Coordinator, Step::Unblock).unwrap();
         assert_eq!((row.status, row.blocked_from, row.blocked_by), (back, None, vec![]));
         assert_eq!(row.owner.is_some(), back == Status::Review);
         assert_eq!(row.handoff.as_deref(), Some("h"), "the next session is told");

@@ -6,7 +6,7 @@ use super::*;
 use crate::tracker::row::Status;
 use crate::tracker::samples::{card, id, plan, stage};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Place {
     folder: tempfile::TempDir,
