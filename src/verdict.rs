@@ -58,6 +58,19 @@ pub enum Verdict {
     Interrupted,
 }
 
+impl Verdict {
+    /// The same verdict, its reason in other words.
+    #[must_use]
+    pub fn with_reason(self, change: impl FnOnce(&str) -> String) -> Self {
+        match self {
+            Self::Quarantine { reason, tampering } => Self::Quarantine { reason: change(&reason), tampering },
+            Self::Wait { reason } => Self::Wait { reason: change(&reason) },
+            Self::Escalate { reason } => Self::Escalate { reason: change(&reason) },
+            Self::Stands(_) | Self::Blocked | Self::Interrupted => self,
+        }
+    }
+}
+
 /// Decides, in the order in which the reasons outrank each other.
 pub fn judge(facts: Facts<'_>) -> Verdict {
     let transition = facts.after.is_settled_by(facts.agent, facts.work);
@@ -72,6 +85,12 @@ pub fn judge(facts: Facts<'_>) -> Verdict {
     if transition {
         return match facts.after.status {
             Status::Blocked => Verdict::Blocked,
+            // Whoever still lives may go on changing what was just judged.
+            _ if !facts.result.survivors.is_empty() => {
+                let left: Vec<_> = facts.result.survivors.iter().map(ToString::to_string).collect();
+                let reason = format!("processes of the session could not be ended: {}", names(&left));
+                Verdict::Quarantine { reason, tampering: false }
+            }
             status => Verdict::Stands(status),
         };
     }

@@ -129,17 +129,33 @@ mod tests {
     fn a_wrong_value_names_its_key_and_shows_no_secret() {
         let header = "must be the name of an environment variable that holds the header's value";
         for (json, fault) in [
-            (r#"{"retention": {"runs": 0}}"#, "key `retention.runs` must be an integer from 1 to 100000, not `0`".to_owned()),
-            (r#"{"retention": {"days": true}}"#, "key `retention.days` must be an integer from 1 to 36500, not `true`".to_owned()),
+            (
+                r#"{"retention": {"runs": 0}}"#,
+                "key `retention.runs` must be an integer from 1 to 100000, not `0`".to_owned(),
+            ),
+            (
+                r#"{"retention": {"days": true}}"#,
+                "key `retention.days` must be an integer from 1 to 36500, not `true`".to_owned(),
+            ),
             (r#"{"retention": {"byte": 1}}"#, "key `retention.byte` is unknown; did you mean `bytes`?".to_owned()),
             (r#"{"retention": 7}"#, "key `retention` must be an object, not `7`".to_owned()),
             (r#"{"report": {}}"#, "key `report.url` is missing; add it".to_owned()),
-            (r#"{"report": {"url": "ftp://x"}}"#, "key `report.url` must be an address that begins with http:// or https://".to_owned()),
-            (r#"{"report": {"url": "http:///x"}}"#, "key `report.url` must be an address that begins with http:// or https://".to_owned()),
-            (r#"{"report": {"url": "http://x y"}}"#, "key `report.url` must be an address that begins with http:// or https://".to_owned()),
+            (
+                r#"{"report": {"url": "ftp://x"}}"#,
+                "key `report.url` must be an address that begins with http:// or https://".to_owned(),
+            ),
+            (
+                r#"{"report": {"url": "http:///x"}}"#,
+                "key `report.url` must be an address that begins with http:// or https://".to_owned(),
+            ),
+            (
+                r#"{"report": {"url": "http://x y"}}"#,
+                "key `report.url` must be an address that begins with http:// or https://".to_owned(),
+            ),
             (
                 r#"{"report": {"url": "http://me:pa55@x"}}"#,
-                "key `report.url` holds a user name; put what is secret into a header with `headers_from_env`".to_owned(),
+                "key `report.url` holds a user name; put what is secret into a header with `headers_from_env`"
+                    .to_owned(),
             ),
             (
                 r#"{"report": {"url": "http://x", "timeout_seconds": 0}}"#,

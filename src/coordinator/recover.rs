@@ -3,7 +3,6 @@
 //! What cannot be attributed to an interrupted session stops the run with its list; nothing is discarded.
 
 use crate::commit::{Action, Trailers, Words, compose};
-use crate::evidence::{RecordStatus, RunRecord};
 use crate::observe::Event;
 use crate::plan::{TaskCard, Work};
 use crate::relpath::RelPath;
@@ -16,6 +15,7 @@ use crate::workspace::Scope;
 use super::Run;
 use super::checkpoint::{self, Checkpoint};
 use super::failure::Failure;
+use super::records::{self, End};
 use super::{ground, settle, start};
 
 /// What putting in order came to.
@@ -132,25 +132,23 @@ fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>
         title: &task.card.title,
     };
     let message = compose(&Words::Recovered, &trailers);
-    let planned = checkpoint::intend(run, (agent.clone(), id.clone()), message, paths)?;
+    let planned = checkpoint::intend(run, (agent.clone(), id.clone()), &message, paths)?;
     let locked = run.desk.lock()?;
     locked.write(&Batch::default().row(&task.card.stage, id, &row))?;
     drop(locked);
     run.board.set(id.clone(), row);
     settle::render_views(run)?;
-    close_record(run, task)?;
+    close_record(run, task, &agent)?;
     let checkpoint = checkpoint::make(run, planned);
     Ok(noted(run, checkpoint, what))
 }
 
 /// Says in the interrupted session's record that it is over.
-fn close_record(run: &Run<'_>, task: &Interrupted) -> Result<(), Failure> {
+fn close_record(run: &mut Run<'_>, task: &Interrupted, agent: &crate::ids::AgentId) -> Result<(), Failure> {
     let Some(claim) = &task.row.claim else { return Ok(()) };
     let folder = run.project.session(&claim.agent, claim.session);
-    let Some(mut record) = RunRecord::read(&folder)? else { return Ok(()) };
-    record.status = RecordStatus::Recovered;
-    record.finished_at = Some(run.clock.stamp());
-    Ok(record.write(&folder)?)
+    let end = if task.row.is_settled_by(agent, claim.work) { End::Settled } else { End::Interrupted };
+    records::close(run, &folder, end)
 }
 
 /// Tells observers, and keeps what the checkpoint came to for the result.

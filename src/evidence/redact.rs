@@ -18,18 +18,8 @@ pub const REDACTED: &str = "[redacted]";
 const SHORTEST: usize = 8;
 
 /// A variable whose name holds one of these is taken for a secret.
-const TELLING: [&str; 10] = [
-    "KEY",
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "AUTHORIZATION",
-    "BEARER",
-    "COOKIE",
-];
+const TELLING: [&str; 10] =
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION", "BEARER", "COOKIE"];
 
 /// A variable whose name ends so is taken for a secret.
 const TELLING_ENDS: [&str; 3] = ["_PASS", "_PWD", "_PAT"];
@@ -44,11 +34,13 @@ const ROUNDS: usize = 4;
 #[derive(Clone, Default)]
 pub struct Redactor {
     secrets: Vec<String>,
+    /// The secret of the session at hand.
+    session: Option<String>,
 }
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redactor").field("secrets", &self.secrets.len()).finish()
+        f.debug_struct("Redactor").field("secrets", &self.secrets.len()).finish_non_exhaustive()
     }
 }
 
@@ -70,7 +62,12 @@ impl Redactor {
             .collect();
         secrets.sort();
         secrets.dedup();
-        Self { secrets }
+        Self { secrets, session: None }
+    }
+
+    /// Knows this secret of a session too, in the place of that of the session before.
+    pub fn begin_session(&mut self, secret: &str) {
+        self.session = Some(secret.to_owned()).filter(|secret| secret.len() >= SHORTEST);
     }
 
     /// The text without its secrets.
@@ -103,7 +100,7 @@ impl Redactor {
     /// Where secrets stand, in order; overlapping ones are one.
     fn find(&self, text: &str) -> Vec<Range<usize>> {
         let mut found = shapes::find(text);
-        for secret in &self.secrets {
+        for secret in self.secrets.iter().chain(&self.session) {
             let mut from = 0;
             while let Some(at) = text[from..].find(secret.as_str()) {
                 let start = from + at;
@@ -189,17 +186,23 @@ mod tests {
 
     #[test]
     fn every_text_of_a_record_is_cleaned_and_nothing_else() {
-        let mut value = json!({"argv": ["x", "--key=hunter2hunter2"], "n": 7, "in": {"t": "hunter2hunter2\n"}, "z": null});
+        let mut value =
+            json!({"argv": ["x", "--key=hunter2hunter2"], "n": 7, "in": {"t": "hunter2hunter2\n"}, "z": null});
         redactor(&[("A_KEY", "hunter2hunter2")]).value(&mut value);
-        assert_eq!(
-            value,
-            json!({"argv": ["x", "--key=[redacted]"], "n": 7, "in": {"t": "[redacted]\n"}, "z": null})
-        );
+        assert_eq!(value, json!({"argv": ["x", "--key=[redacted]"], "n": 7, "in": {"t": "[redacted]\n"}, "z": null}));
+    }
+
+    #[test]
+    fn the_secret_of_the_session_at_hand_is_known() {
+        let mut redactor = redactor(&[]);
+        redactor.begin_session("0123abcd");
+        redactor.begin_session("4567abcd");
+        assert_eq!(redactor.text("0123abcd 4567abcd"), "0123abcd [redacted]");
     }
 
     #[test]
     fn what_is_shown_of_it_in_a_debugger_is_no_secret() {
-        assert_eq!(format!("{:?}", redactor(&[("A_KEY", "hunter2hunter2")])), "Redactor { secrets: 1 }");
+        assert_eq!(format!("{:?}", redactor(&[("A_KEY", "hunter2hunter2")])), "Redactor { secrets: 1, .. }");
     }
 
     proptest! {
@@ -212,13 +215,12 @@ mod tests {
                 secrets.iter().enumerate().map(|(n, secret)| (format!("KEY_{n}").into(), secret.into())).collect();
             let redactor = Redactor::new(named.iter().map(|(name, value)| (name, value)), |_| false);
             // Whole secrets and pieces of them between other words, so that they also overlap.
-            let text: String = pieces
-                .iter()
-                .map(|(words, which, cut)| {
-                    let secret = which.get(&secrets);
-                    format!("{words}{secret}{}", secret.chars().skip(*cut).collect::<String>())
-                })
-                .collect();
+            let mut text = String::new();
+            for (words, which, cut) in &pieces {
+                let secret = which.get(&secrets);
+                text.extend([words, secret]);
+                text.extend(secret.chars().skip(*cut));
+            }
             let clean = redactor.text(&text);
             for secret in redactor.secrets.iter().filter(|secret| !secret.contains(['[', ']'])) {
                 prop_assert!(!clean.contains(secret.as_str()), "{secret:?} in {clean:?}");
@@ -228,7 +230,7 @@ mod tests {
         #[test]
         fn text_without_secrets_stays_as_it_is(text in "[a-z .,\\n]{0,80}") {
             prop_assume!(!text.contains("bearer"));
-            prop_assert_eq!(redactor(&[("A_KEY", "HUNTER2HUNTER2")]).text(&text), text);
+            prop_assert_eq!(redactor(&[("A_KEY", "HUNTER2HUNTER2")]).text(&text), text.as_str());
         }
     }
 }

@@ -16,32 +16,32 @@ const fn shape(prefix: &'static str, least: usize, kind: fn(u8) -> bool) -> Shap
 }
 
 const SHAPES: [Shape; 26] = [
-    shape("sk-", 16, is_word_or_dash),      // OpenAI, Anthropic and others
-    shape("sk_live_", 16, is_word),         // Stripe
-    shape("sk_test_", 16, is_word),         // Stripe
-    shape("rk_live_", 16, is_word),         // Stripe
-    shape("ghp_", 20, is_word),             // GitHub, a person's
-    shape("gho_", 20, is_word),             // GitHub, an application's
-    shape("ghu_", 20, is_word),             // GitHub, an application's for a user
-    shape("ghs_", 20, is_word),             // GitHub, a server's
-    shape("ghr_", 20, is_word),             // GitHub, for renewal
-    shape("github_pat_", 20, is_word),      // GitHub, fine-grained
-    shape("glpat-", 16, is_word_or_dash),   // GitLab
-    shape("AKIA", 16, is_upper_or_digit),   // AWS
-    shape("ASIA", 16, is_upper_or_digit),   // AWS, temporary
-    shape("xoxa-", 10, is_word_or_dash),    // Slack
-    shape("xoxb-", 10, is_word_or_dash),    // Slack
-    shape("xoxc-", 10, is_word_or_dash),    // Slack
-    shape("xoxd-", 10, is_word_or_dash),    // Slack
-    shape("xoxe-", 10, is_word_or_dash),    // Slack
-    shape("xoxp-", 10, is_word_or_dash),    // Slack
-    shape("xoxr-", 10, is_word_or_dash),    // Slack
-    shape("xoxs-", 10, is_word_or_dash),    // Slack
-    shape("xapp-", 10, is_word_or_dash),    // Slack
-    shape("AIza", 30, is_word_or_dash),     // Google
-    shape("npm_", 30, is_word),             // npm
-    shape("pypi-", 30, is_word_or_dash),    // PyPI
-    shape("hf_", 20, is_word),              // Hugging Face
+    shape("sk-", 16, is_word_or_dash),    // OpenAI, Anthropic and others
+    shape("sk_live_", 16, is_word),       // Stripe
+    shape("sk_test_", 16, is_word),       // Stripe
+    shape("rk_live_", 16, is_word),       // Stripe
+    shape("ghp_", 20, is_word),           // GitHub, a person's
+    shape("gho_", 20, is_word),           // GitHub, an application's
+    shape("ghu_", 20, is_word),           // GitHub, an application's for a user
+    shape("ghs_", 20, is_word),           // GitHub, a server's
+    shape("ghr_", 20, is_word),           // GitHub, for renewal
+    shape("github_pat_", 20, is_word),    // GitHub, fine-grained
+    shape("glpat-", 16, is_word_or_dash), // GitLab
+    shape("AKIA", 16, is_upper_or_digit), // AWS
+    shape("ASIA", 16, is_upper_or_digit), // AWS, temporary
+    shape("xoxa-", 10, is_word_or_dash),  // Slack
+    shape("xoxb-", 10, is_word_or_dash),  // Slack
+    shape("xoxc-", 10, is_word_or_dash),  // Slack
+    shape("xoxd-", 10, is_word_or_dash),  // Slack
+    shape("xoxe-", 10, is_word_or_dash),  // Slack
+    shape("xoxp-", 10, is_word_or_dash),  // Slack
+    shape("xoxr-", 10, is_word_or_dash),  // Slack
+    shape("xoxs-", 10, is_word_or_dash),  // Slack
+    shape("xapp-", 10, is_word_or_dash),  // Slack
+    shape("AIza", 30, is_word_or_dash),   // Google
+    shape("npm_", 30, is_word),           // npm
+    shape("pypi-", 30, is_word_or_dash),  // PyPI
+    shape("hf_", 20, is_word),            // Hugging Face
 ];
 
 /// How many characters make a bearer token whatever they are, and how many if a digit is among them.

@@ -120,6 +120,12 @@ mod tests {
 
     type Step = Result<(), &'static str>;
 
+    const GOOD: Step = Ok(());
+    const BAD: Step = Err("it is busy");
+
+    /// Steps of cleanup and destruction, the earlier failure; what the record says, and where the session failed.
+    type Row = (&'static [Step], &'static [Step], Option<FailedStage>, (Attempt, Attempt), Option<FailedStage>);
+
     fn teardown(cleanup: &[Step], destruction: &[Step]) -> Teardown {
         let mut teardown = Teardown::not_attempted();
         for step in cleanup {
@@ -135,22 +141,21 @@ mod tests {
     fn each_half_is_told_apart_and_an_earlier_failure_keeps_its_stage() {
         use Attempt::{Failed, NotAttempted, Succeeded};
         use FailedStage::{Cleanup, Destruction, Execution, Prompt};
-        let (good, bad): (Step, Step) = (Ok(()), Err("it is busy"));
         #[rustfmt::skip]
-        let table: &[(&[Step], &[Step], Option<FailedStage>, (Attempt, Attempt), Option<FailedStage>)] = &[
+        let table: &[Row] = &[
             // cleanup,     destruction,  earlier failure, what the record says,         where the session failed
             (&[],           &[],          None,            (NotAttempted, NotAttempted), None),
             (&[],           &[],          Some(Prompt),    (NotAttempted, NotAttempted), Some(Prompt)),
-            (&[good],       &[],          Some(Execution), (Succeeded, NotAttempted),    Some(Execution)),
-            (&[good],       &[good],      None,            (Succeeded, Succeeded),       None),
-            (&[good, good], &[good],      Some(Execution), (Succeeded, Succeeded),       Some(Execution)),
-            (&[bad],        &[good],      None,            (Failed, Succeeded),          Some(Cleanup)),
-            (&[bad, good],  &[good],      None,            (Failed, Succeeded),          Some(Cleanup)),
-            (&[good, bad],  &[good],      Some(Execution), (Failed, Succeeded),          Some(Execution)),
-            (&[good],       &[bad],       None,            (Succeeded, Failed),          Some(Destruction)),
-            (&[good],       &[bad, good], None,            (Succeeded, Failed),          Some(Destruction)),
-            (&[bad],        &[bad],       None,            (Failed, Failed),             Some(Destruction)),
-            (&[bad],        &[bad],       Some(Execution), (Failed, Failed),             Some(Execution)),
+            (&[GOOD],       &[],          Some(Execution), (Succeeded, NotAttempted),    Some(Execution)),
+            (&[GOOD],       &[GOOD],      None,            (Succeeded, Succeeded),       None),
+            (&[GOOD, GOOD], &[GOOD],      Some(Execution), (Succeeded, Succeeded),       Some(Execution)),
+            (&[BAD],        &[GOOD],      None,            (Failed, Succeeded),          Some(Cleanup)),
+            (&[BAD, GOOD],  &[GOOD],      None,            (Failed, Succeeded),          Some(Cleanup)),
+            (&[GOOD, BAD],  &[GOOD],      Some(Execution), (Failed, Succeeded),          Some(Execution)),
+            (&[GOOD],       &[BAD],       None,            (Succeeded, Failed),          Some(Destruction)),
+            (&[GOOD],       &[BAD, GOOD], None,            (Succeeded, Failed),          Some(Destruction)),
+            (&[BAD],        &[BAD],       None,            (Failed, Failed),             Some(Destruction)),
+            (&[BAD],        &[BAD],       Some(Execution), (Failed, Failed),             Some(Execution)),
         ];
         for (cleanup, destruction, earlier, attempts, failed) in table {
             let made = teardown(cleanup, destruction);
