@@ -218,7 +218,7 @@ mod tests {
             let mut text = String::new();
             for (words, which, cut) in &pieces {
                 let secret = which.get(&secrets);
-                text.extend([words, secret]);
+                text.extend([words.as_str(), secret.as_str()]);
                 text.extend(secret.chars().skip(*cut));
             }
             let clean = redactor.text(&text);
