@@ -261,7 +261,10 @@ pub fn remove_stubborn_folder(path: &Path) -> Result<()> {
 
 /// Lets the user into a folder and those below it; what cannot be changed shows up when it is removed.
 fn allow_entry(folder: &Path) {
-    if std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).is_ok()
+    // Setting permissions follows a link, and a link leads elsewhere.
+    let is_real = folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+    if is_real
+        && std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).is_ok()
         && let Ok(entries) = std::fs::read_dir(folder)
     {
         let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());

@@ -131,3 +131,27 @@ fn names(all: &[String]) -> String {
         more => format!("{shown} and {more} more"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{Exit, LeakedProcess};
+
+    fn judged(status: Status, survivors: &[&str]) -> Verdict {
+        let agent: AgentId = "auto-qa-000102030405".parse().unwrap();
+        let after = Row { status, owner: Some(agent.clone()), ..Row::default() };
+        let mut result = ExecutionResult::without_process(Ended::Exited, None);
+        result.exit = Some(Exit::Code(3));
+        result.survivors = survivors.iter().map(|name| LeakedProcess { pid: 7, name: (*name).to_owned() }).collect();
+        let (tampering, violations, tail) = (&[], &[], "");
+        judge(Facts { agent: &agent, work: Work::Claim, after: &after, tampering, violations, result: &result, tail })
+    }
+
+    #[test]
+    fn a_good_session_that_left_processes_behind_has_failed_and_an_earlier_failure_keeps_its_own_reason() {
+        assert_eq!(judged(Status::Review, &[]), Verdict::Stands(Status::Review));
+        let reason = "processes of the session could not be ended: one (7), two (7)".to_owned();
+        assert_eq!(judged(Status::Review, &["one", "two"]), Verdict::Quarantine { reason, tampering: false });
+        assert_eq!(judged(Status::InProgress, &["one"]), judged(Status::InProgress, &[]));
+    }
+}

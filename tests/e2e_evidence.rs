@@ -1,5 +1,7 @@
 //! What is on record after a session: how its end went, no secrets, one report, and a bounded number of records.
 
+#![expect(clippy::disallowed_methods, reason = "the doors keep the product; tests make and read files")]
+
 mod support;
 
 use std::fs;
@@ -203,8 +205,8 @@ fn records_logs_and_prompts_are_for_the_user_only() {
 
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_dir() {
+    for entry in fs::read_dir(folder).expect("a folder can be read").filter_map(Result::ok) {
+        if entry.file_type().expect("an entry has a type").is_dir() {
             files.extend(files_below(&entry.path()));
         } else {
             files.push(entry.path());
@@ -222,8 +224,8 @@ struct Server {
 
 impl Server {
     fn answering(status: &'static str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+        let address = listener.local_addr().expect("a listener has an address");
         let thread = thread::spawn(move || {
             let mut got = Vec::new();
             while let Some(request) = read_request(&listener, status) {
@@ -241,27 +243,27 @@ impl Server {
     /// All reports that came.
     fn got(self) -> Vec<(String, Value)> {
         // A connection that says nothing ends it.
-        drop(TcpStream::connect(self.address).unwrap());
-        self.thread.join().unwrap()
+        drop(TcpStream::connect(self.address).expect("the server is there"));
+        self.thread.join().expect("every request was read")
     }
 }
 
 /// One request, answered; none if the connection says nothing.
 fn read_request(listener: &TcpListener, status: &str) -> Option<(String, Value)> {
-    let (stream, _) = listener.accept().unwrap();
+    let (stream, _) = listener.accept().expect("a connection comes");
     let mut reader = BufReader::new(&stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).unwrap() == 0 {
+        if reader.read_line(&mut head).expect("a head is text") == 0 {
             return None;
         }
     }
     let head = head.to_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
-    Some((head, serde_json::from_slice(&body).unwrap()))
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a report has a length");
+    let mut body = vec![0; length.parse().expect("a length is a number")];
+    reader.read_exact(&mut body).expect("the body is as long as it says");
+    write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").expect("the sender listens");
+    Some((head, serde_json::from_slice(&body).expect("a report is JSON")))
 }
 
 #[test]
