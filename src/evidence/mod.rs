@@ -27,6 +27,23 @@ pub use teardown::{Attempt, FailedStage, Outcome, Teardown};
 /// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`.
 pub const RECORD_SCHEMA: u32 = 3;
 
+/// Names and fixed words of a record: a secret that happens to be one of them must not make the record unreadable.
+const FIXED: [&str; 13] = [
+    "/run_id",
+    "/agent",
+    "/task",
+    "/role",
+    "/action",
+    "/status",
+    "/started_at",
+    "/finished_at",
+    "/outcome",
+    "/failed_stage",
+    "/execution/ended",
+    "/teardown/cleanup",
+    "/teardown/destruction",
+];
+
 /// What a report says in the place of a text that quotes errors or output.
 const WITHHELD: &str = "[withheld]";
 
@@ -151,8 +168,15 @@ impl RunRecord {
     }
 
     fn redacted(&self, redactor: &Redactor) -> Result<Value, serde_json::Error> {
-        let mut value = serde_json::to_value(self)?;
+        let original = serde_json::to_value(self)?;
+        let mut value = original.clone();
         redactor.value(&mut value);
+        for place in FIXED {
+            if let (Some(word @ Value::String(_)), Some(redacted)) = (original.pointer(place), value.pointer_mut(place))
+            {
+                *redacted = word.clone();
+            }
+        }
         Ok(value)
     }
 }
@@ -210,6 +234,21 @@ mod tests {
         assert_eq!(record.teardown.cleanup, Attempt::Unknown);
         assert_eq!(record.teardown.destruction, Attempt::Unknown);
         assert_eq!((record.outcome, record.failed_stage), (Outcome::Unknown, None));
+    }
+
+    #[test]
+    fn a_secret_that_is_a_word_of_the_record_does_not_make_it_unreadable() {
+        let mut record: RunRecord = serde_json::from_value(old()).unwrap();
+        record.execution = Some(ExecutionResult::without_process(Ended::Interrupted, None));
+        record.argv.push("finished".to_owned());
+        let words = ["finished", "interrupted", "auto-qa-000102030405", "succeeded"];
+        let named = words.map(|word| ("A_KEY".into(), word.into()));
+        let redactor = Redactor::new(named.iter().map(|(name, value)| (name, value)), |_| false);
+        let folder = tempfile::tempdir().unwrap();
+        record.write(folder.path(), &redactor).unwrap();
+        let read = RunRecord::read(folder.path()).unwrap().unwrap();
+        assert_eq!((read.agent, read.status), (record.agent, record.status));
+        assert_eq!(read.argv, ["agent", REDACTED]);
     }
 
     #[test]

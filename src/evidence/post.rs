@@ -149,6 +149,8 @@ fn kind(error: &ureq::Error) -> FailureKind {
             | ErrorKind::ConnectionAborted
             | ErrorKind::BrokenPipe
             | ErrorKind::UnexpectedEof => FailureKind::Closed,
+            // How a TLS session that came to nothing is told.
+            ErrorKind::InvalidData => FailureKind::Tls,
             _ => FailureKind::Other,
         },
         _ => FailureKind::Other,
@@ -292,6 +294,23 @@ mod tests {
         // Port 1 is kept for a service that nobody runs.
         let reported = send(&report("http://127.0.0.1:1/".to_owned(), LONG), variable, b"{}");
         assert_eq!(reported, Reported::failed(FailureKind::Connect));
+    }
+
+    #[test]
+    fn a_server_that_speaks_no_tls_is_no_safe_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            says(&mut stream, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+            // Until the other side has seen enough.
+            let mut rest = Vec::new();
+            drop(stream.read_to_end(&mut rest));
+            String::from_utf8_lossy(&rest).into_owned()
+        });
+        let reported = send(&report(format!("https://{address}/"), LONG), variable, b"{}");
+        assert_eq!(reported, Reported::failed(FailureKind::Tls));
+        assert!(!server.join().unwrap().contains("hunter2"), "no header went over it");
     }
 
     #[test]
