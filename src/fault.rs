@@ -19,6 +19,10 @@ pub(crate) fn point(name: &str) {
         && (armed == name || (armed == "*" && !name.is_empty()))
         && left.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) == 1
     {
+        #[expect(clippy::print_stderr, reason = "the test says with it where it killed the process")]
+        {
+            eprintln!("killed at {name}");
+        }
         // SIGKILL is what the tests promise to survive: no destructor, no flush, no handler runs.
         let _killed = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         loop {

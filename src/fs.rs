@@ -7,11 +7,17 @@
 #![expect(clippy::disallowed_methods, reason = "this is the door for files")]
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
+
+/// How the name of a file begins that is to replace another; six letters and digits and [`TEMPORARY_END`] follow.
+const TEMPORARY_START: &str = ".runner-";
+
+/// How the name of a file ends that is to replace another.
+const TEMPORARY_END: &str = ".tmp";
 
 /// A file operation that failed: what was being done to which path.
 #[derive(Debug, thiserror::Error)]
@@ -66,14 +72,44 @@ fn without_position(error: &serde_json::Error) -> String {
 
 type Result<T, E = FileError> = std::result::Result<T, E>;
 
-/// The whole content of a file.
+/// The whole content of a regular file; a FIFO or a device is an error, never a wait.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|e| FileError::new("read", path, e))
+    read_regular(path).map_err(|e| FileError::new("read", path, e))
+}
+
+/// Opens without waiting (`open(2)`, `O_NONBLOCK`: opening a FIFO for reading succeeds at once), then reads if it is a file.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = open_regular(path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    // Reading a folder says what is wrong in the system's own words.
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok(file)
+}
+
+/// The first `most` bytes of a regular file, fewer if it is shorter.
+pub fn read_head(path: &Path, most: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(most);
+    let limit = u64::try_from(most).unwrap_or(u64::MAX);
+    open_regular(path)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .map_err(|e| FileError::new("read", path, e))?;
+    Ok(bytes)
 }
 
 /// The whole content of a file, or `None` if there is no such file.
 pub fn read_if_present(path: &Path) -> Result<Option<Vec<u8>>> {
-    match std::fs::read(path) {
+    match read_regular(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(e) => Err(FileError::new("read", path, e)),
@@ -130,31 +166,71 @@ pub fn replace_private(path: &Path, content: &[u8]) -> Result<()> {
 pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let fail = |e| FileError::new("write", path, e);
     let folder = folder_of(path);
+    let temporary = write_beside(path, content, mode)?;
+    crate::fault::point("replace:written");
+    temporary.as_file().sync_all().map_err(fail)?;
+    temporary.persist(path).map_err(|e| fail(e.error))?;
+    crate::fault::point("replace:renamed");
+    sync_folder(folder)
+}
+
+/// As [`replace_private`] for what need not survive a loss of power.
+pub fn replace_unsynced(path: &Path, content: &[u8]) -> Result<()> {
+    let temporary = write_beside(path, content, 0o600)?;
+    temporary.persist(path).map(drop).map_err(|e| FileError::new("write", path, e.error))
+}
+
+/// A new file with that content in the folder of `path`, which is made if it is missing.
+fn write_beside(path: &Path, content: &[u8], mode: u32) -> Result<tempfile::NamedTempFile> {
+    let fail = |e| FileError::new("write", path, e);
+    let folder = folder_of(path);
     make_folder(folder)?;
     let mut temporary = tempfile::Builder::new()
-        .prefix(".runner-")
-        .suffix(".tmp")
+        .prefix(TEMPORARY_START)
+        .suffix(TEMPORARY_END)
         .permissions(std::fs::Permissions::from_mode(mode))
         .tempfile_in(folder)
         .map_err(fail)?;
     temporary.write_all(content).map_err(fail)?;
-    crate::fault::point("replace:written");
-    temporary.as_file().sync_all().map_err(fail)?;
-    crate::fault::point("replace:synced");
-    temporary.persist(path).map_err(|e| fail(e.error))?;
-    crate::fault::point("replace:renamed");
-    sync_folder(folder)?;
-    crate::fault::point("replace:done");
-    Ok(())
+    Ok(temporary)
 }
 
 /// Removes a file if it is there, and syncs its folder.
 pub fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
-        Ok(()) => sync_folder(folder_of(path)),
+        Ok(()) => {
+            crate::fault::point("remove:unlinked");
+            sync_folder(folder_of(path))
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(FileError::new("remove", path, e)),
     }
+}
+
+/// Whether a file name is that of a replacement that a killed process left unfinished.
+pub fn is_leftover(name: &[u8]) -> bool {
+    let middle =
+        name.strip_prefix(TEMPORARY_START.as_bytes()).and_then(|rest| rest.strip_suffix(TEMPORARY_END.as_bytes()));
+    middle.is_some_and(|middle| middle.len() == 6 && middle.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// Removes unfinished replacements that killed processes left in a folder, and in folders so many levels below it.
+pub fn remove_leftovers(folder: &Path, levels: u32) -> Result<()> {
+    let fail = |e| FileError::new("list", folder, e);
+    let entries = match std::fs::read_dir(folder) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(()),
+        other => other.map_err(fail)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(fail)?;
+        let kind = entry.file_type().map_err(fail)?;
+        if kind.is_file() && is_leftover(entry.file_name().as_encoded_bytes()) {
+            remove(&entry.path())?;
+        } else if kind.is_dir() && levels > 0 {
+            remove_leftovers(&entry.path(), levels - 1)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes a folder with all it holds, if it is there. Links inside are removed, not followed.
@@ -191,9 +267,9 @@ pub fn open_for_lock(path: &Path) -> Result<File> {
         .map_err(|e| FileError::new("open", path, e))
 }
 
-/// Opens an existing file for reading.
+/// Opens an existing regular file for reading.
 pub fn open_to_read(path: &Path) -> Result<File> {
-    File::open(path).map_err(|e| FileError::new("open", path, e))
+    open_regular(path).map_err(|e| FileError::new("open", path, e))
 }
 
 /// Opens a new, empty, append-only file that only the user may read (mode 0600).
@@ -208,7 +284,33 @@ pub fn open_log(path: &Path) -> Result<File> {
         .map_err(|e| FileError::new("open", path, e))
 }
 
+/// Whether a folder on the way from `top` to `path` is no folder: what lies behind a link is somewhere else.
+pub fn is_behind_link(path: &Path, top: &Path) -> bool {
+    let above = path.ancestors().skip(1).take_while(|folder| *folder != top && folder.starts_with(top));
+    above.into_iter().any(|folder| folder.symlink_metadata().is_ok_and(|metadata| !metadata.is_dir()))
+}
+
+/// Moves whatever is at `path`, if it is no folder on the way to something, out of the way into `aside` under a free name.
+pub fn make_way(path: &Path, aside: &Path) -> Result<PathBuf> {
+    make_folder(aside)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut number = 1_u32;
+    let free = loop {
+        let place = aside.join(format!("{name}.{number}"));
+        if place.symlink_metadata().is_err() {
+            break place;
+        }
+        number += 1;
+    };
+    std::fs::rename(path, &free).map_err(|e| FileError::new("move aside", path, e))?;
+    sync_folder(aside)?;
+    sync_folder(folder_of(path))?;
+    Ok(free)
+}
+
 /// Copies a file, link or folder with all it holds to `to`, links as links; false if there is nothing at `from`.
+///
+/// The caller knows that no folder on the way to either is a link ([`is_behind_link`]).
 pub fn copy_aside(from: &Path, to: &Path) -> Result<bool> {
     let fail = |e| FileError::new("copy aside", from, e);
     let kind = match from.symlink_metadata() {
@@ -270,11 +372,6 @@ fn allow_entry(folder: &Path) {
         let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
         entries.filter_map(io::Result::ok).filter(is_folder).for_each(|entry| allow_entry(&entry.path()));
     }
-}
-
-/// Replaces what a file that only the user may read holds, without making it durable.
-pub fn write_unsynced(path: &Path, content: &[u8]) -> Result<()> {
-    open_log(path)?.write_all(content).map_err(|e| FileError::new("write", path, e))
 }
 
 /// The folder a path lies in.

@@ -13,6 +13,7 @@ use crate::coordinator::people::{self, Handled, PersonChange};
 use crate::coordinator::prepare::Host;
 use crate::coordinator::{holder, people_commit};
 use crate::ids::{AgentId, Role, TaskId};
+use crate::lock::Lock;
 use crate::plan::{Plan, Work};
 use crate::project::Project;
 use crate::tracker::desk::{Caller, Changed, Desk, handoff_path};
@@ -172,6 +173,7 @@ fn answer(place: &Place, args: &TaskArgs, from: &Host) -> Result<(Value, String)
             bench.person_change(&change)
         }
         Verb::Answer { id, text } => {
+            bounded("the answer", text)?;
             let change = PersonChange::Answer { task: parse(id)?, name: bench.somebody()?, text: text.clone() };
             bench.person_change(&change)
         }
@@ -194,7 +196,7 @@ impl Bench<'_> {
             _ => return Err(Failure::Usage { what: "this verb ends no session".to_owned() }),
         };
         let task = self.task(id.as_deref())?;
-        let caller = self.caller()?;
+        let (caller, _no_run_meanwhile) = self.caller()?;
         let message = checked_message(&message)?;
         let evidence = match verb {
             Verb::Submit { evidence, .. } | Verb::Approve { evidence, .. } => {
@@ -223,7 +225,9 @@ impl Bench<'_> {
                 self.reject(&task, &caller, &reason)?
             }
             Verb::Escalate { issue, .. } => {
-                self.desk.escalate(&task, &caller, &Issue::parse(text_of(issue)?.as_bytes())?)?
+                let text = text_of(issue)?;
+                bounded("the issue", &text)?;
+                self.desk.escalate(&task, &caller, &Issue::parse(text.as_bytes())?)?
             }
             _ => return Err(Failure::Usage { what: "this verb ends no session".to_owned() }),
         };
@@ -232,6 +236,7 @@ impl Bench<'_> {
     }
 
     fn reject(&self, task: &TaskId, caller: &Caller, reason: &str) -> Result<Changed, Failure> {
+        bounded("the reason", reason)?;
         let handoff = handoff_path(&caller.name, task);
         let report = format!("# {task} was rejected\n\nReviewer: {}\n\n{}\n", caller.name, reason.trim_end());
         Ok(self.desk.change(task, caller, |_| {
@@ -259,7 +264,7 @@ impl Bench<'_> {
     fn claim(&self, id: &str, agent: &str, role: &str) -> Result<(Value, String), Failure> {
         let (task, agent, role): (TaskId, AgentId, Role) = (parse(id)?, parse(agent)?, parse(role)?);
         self.refuse_in_session()?;
-        self.refuse_during_run()?;
+        let _no_run_meanwhile = self.refuse_during_run()?;
         refuse_automatic(&agent)?;
         let plan = Plan::load(self.project)?;
         let board = self.desk.store().read(&plan)?;
@@ -360,16 +365,16 @@ impl Bench<'_> {
     }
 
     /// Who asks: the person named, the session's agent, or the user at a terminal.
-    fn caller(&self) -> Result<Caller, Failure> {
+    fn caller(&self) -> Result<(Caller, Option<Lock>), Failure> {
         if self.args.person.is_none()
             && let Some(agent) = self.environment("RUNNER_AGENT_ID")
         {
             let token = self.environment("RUNNER_TOKEN").map(|text| Token::from_text(&text));
-            return Ok(Caller { name: parse(&agent)?, token });
+            return Ok((Caller { name: parse(&agent)?, token }, None));
         }
         let name = self.person()?;
-        self.refuse_during_run()?;
-        Ok(Caller { name, token: None })
+        let no_run_meanwhile = self.refuse_during_run()?;
+        Ok((Caller { name, token: None }, Some(no_run_meanwhile)))
     }
 
     /// The person who acts: `--as`, else the user at a terminal. A session's agent is no person.
@@ -408,11 +413,9 @@ impl Bench<'_> {
         user.map_or_else(|| parse("person"), Ok)
     }
 
-    fn refuse_during_run(&self) -> Result<(), Failure> {
-        match holder::current(self.project)? {
-            Some(holder) => Err(Failure::RunIsOn { holder }),
-            None => Ok(()),
-        }
+    /// Keeps runs away while a person's verb is carried out; refuses while one is on.
+    fn refuse_during_run(&self) -> Result<Lock, Failure> {
+        holder::keep_away(self.project)?.map_err(|holder| Failure::RunIsOn { holder })
     }
 
     /// The root-relative path of the evidence; standard input becomes a file named for the agent.
@@ -420,7 +423,9 @@ impl Bench<'_> {
         let Some(given) = given else { return Ok(None) };
         if given == "-" {
             let path = format!("state/evidence/{}-{task}.md", caller.name);
-            fs::replace(&self.project.root().join(&path), text_of("-")?.as_bytes())?;
+            let text = text_of("-")?;
+            bounded("the evidence", &text)?;
+            fs::replace(&self.project.root().join(&path), text.as_bytes())?;
             return Ok(Some(path));
         }
         let wrong = |why: &str| Failure::Usage {
@@ -434,6 +439,7 @@ impl Bench<'_> {
         if !found.is_file() {
             return Err(wrong("is no regular file"));
         }
+        bounded(given, &text_of(&found.to_string_lossy())?)?;
         inside.to_str().map(|path| Some(path.to_owned())).ok_or_else(|| wrong("has a name that is not UTF-8"))
     }
 
@@ -453,6 +459,23 @@ fn refuse_automatic(name: &AgentId) -> Result<(), Failure> {
         });
     }
     Ok(())
+}
+
+/// The longest text that goes from one session into the prompt of the next, in Unicode characters.
+const LONGEST: usize = 20_000;
+
+/// Refuses a text that would crowd everything else out of the next prompt.
+fn bounded(what: &str, text: &str) -> Result<(), Failure> {
+    let characters = text.chars().count();
+    if characters <= LONGEST {
+        return Ok(());
+    }
+    Err(Failure::Usage {
+        what: format!(
+            "{what} has {characters} characters, more than {LONGEST}: it goes into the next prompt; say what matters and name \
+             the file that holds the rest"
+        ),
+    })
 }
 
 fn checked_message(args: &MessageArgs) -> Result<Option<AgentMessage>, Failure> {

@@ -237,7 +237,7 @@ impl Repository {
     }
 
     /// A filter that is configured (one that is not is no filter), or an encoding that is not UTF-8.
-    fn needs_program(&self, path: &RelPath) -> Result<bool, GitError> {
+    pub(super) fn needs_program(&self, path: &RelPath) -> Result<bool, GitError> {
         if let Some(name) = self.attribute_text(path, "filter")? {
             let set = |key| self.config.get_entry(&format!("filter.{name}.{key}")).is_ok();
             if set("clean") || set("process") {

@@ -18,6 +18,7 @@ mod prepare;
 mod program;
 mod reading;
 mod refusal;
+mod stale_lock;
 mod tree;
 mod upkeep;
 
@@ -33,7 +34,7 @@ pub use git::{Repository, Surroundings};
 pub use message::{AgentMessage, MAX_MESSAGE, MAX_SUBJECT, MIN_SUBJECT, MessageFault, parse, parse_bytes};
 pub use program::{Call, Program, ProgramOutput};
 pub use refusal::{CommitError, GitError, LockFile, Refusal};
-pub use upkeep::found;
+pub use upkeep::{Unkeepable, found};
 
 /// The id of a commit: 40 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -41,6 +41,7 @@ impl Repository {
         paths.sort();
         paths.dedup();
         let stored = self.store(&paths)?;
+        fault::point("commit:stored");
         let parent = self.git.find_commit(plan.parent.oid()).map_err(GitError::new(DOING))?;
         let base = parent.tree().map_err(GitError::new(DOING))?;
         let mut writer = TreeWriter::new(&self.git);
@@ -158,6 +159,7 @@ impl Repository {
         let fail = |error: git2::Error| locked_or(error, DOING, &path);
         let mut transaction = self.git.transaction().map_err(GitError::new(DOING))?;
         transaction.lock_ref(branch).map_err(fail)?;
+        fault::point("commit:locked");
         let at = self.git.refname_to_id(branch).map_err(GitError::new(DOING))?;
         if at == commit {
             return Ok(Moved::Before);
@@ -174,6 +176,7 @@ impl Repository {
         let committer = object.committer();
         transaction.set_target(branch, commit, Some(&committer), &log).map_err(GitError::new(DOING))?;
         transaction.commit().map_err(fail)?;
+        fault::point("commit:renamed");
         sync_if_present(&path)?;
         Ok(Moved::Now)
     }

@@ -120,11 +120,17 @@ impl Repository {
                 RelPath::new(path.strip_suffix(b"/").unwrap_or(path))
             })
             .filter(|path| folders.iter().any(|folder| path.is_in(folder)))
+            .filter(|path| !is_leftover(path))
             .collect();
         paths.sort();
         paths.dedup();
         Ok(paths)
     }
+}
+
+/// Whether the path is an unfinished replacement of a killed process.
+fn is_leftover(path: &RelPath) -> bool {
+    path.as_bytes().rsplit(|byte| *byte == b'/').next().is_some_and(crate::fs::is_leftover)
 }
 
 /// The paths of a diff, sorted.

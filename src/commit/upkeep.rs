@@ -6,7 +6,9 @@ use git2::build::CheckoutBuilder;
 use git2::{IndexAddOption, RepositoryInitOptions};
 
 use super::check::Head;
+use super::content::Looker;
 use super::git::Repository;
+use super::program::{self, Call};
 use super::refusal::{CommitError, GitError};
 use super::{CommitId, Prepared};
 use crate::fs;
@@ -32,6 +34,19 @@ pub fn found(root: &Path, message: &str) -> Result<CommitId, GitError> {
     let signature = git.signature().map_err(fail())?;
     let commit = git.commit(Some("HEAD"), &signature, &signature, &format!("{message}\n"), &tree, &[]);
     commit.map(CommitId::from).map_err(fail())
+}
+
+/// A path that no commit can hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unkeepable {
+    /// The path.
+    pub path: RelPath,
+    /// The `.git` that makes a folder above it a repository of its own.
+    pub repository: Option<RelPath>,
+    /// Whether it lies in a submodule, whose files cannot be brought back from here.
+    pub in_submodule: bool,
+    /// Why, and what to do.
+    pub why: String,
 }
 
 impl Repository {
@@ -80,8 +95,15 @@ impl Repository {
         let mut checkout = CheckoutBuilder::new();
         checkout.force().disable_pathspec_match(true).disable_filters(false);
         let mut wanted = false;
-        for path in paths {
+        let mut filtered = Vec::new();
+        let mut paths = paths.to_vec();
+        // A link in the place of a folder goes before what HEAD has inside the folder.
+        paths.sort();
+        for path in &paths {
             let file = path.under(&self.root);
+            if fs::is_behind_link(&file, &self.root) {
+                return Err(CommitError::BadPath { path: path.clone() });
+            }
             let is_folder = file.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
             let at_head = tree.get_path(path.as_path()).is_ok_and(|entry| entry.filemode() != 0o040_000);
             if is_folder {
@@ -89,7 +111,9 @@ impl Repository {
             } else if !at_head {
                 fs::remove(&file)?;
             }
-            if at_head {
+            if at_head && self.needs_program(path)? {
+                filtered.push(path.clone());
+            } else if at_head {
                 checkout.path(path.as_bytes());
                 wanted = true;
             } else {
@@ -100,6 +124,37 @@ impl Repository {
         if wanted {
             self.git.checkout_head(Some(&mut checkout)).map_err(GitError::new(DOING))?;
         }
+        self.restore_by_program(&filtered)
+    }
+
+    /// Restores files that a filter converts; libgit2 runs none.
+    fn restore_by_program(&mut self, paths: &[RelPath]) -> Result<(), CommitError> {
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let arguments =
+            ["--literal-pathspecs", "checkout", "-q", "HEAD", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        let argv = program::git(&arguments.map(AsRef::as_ref));
+        let stdin = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        let call = Call { argv, cwd: &self.root, env: program::environment(&self.surroundings.env), stdin };
+        program::run(self.program(), "restoring filtered files with `git checkout`", &call)?;
+        self.refresh_index()?;
         Ok(())
+    }
+
+    /// Those of `paths` that git cannot keep: inside a submodule or another repository, a special file, an impossible name.
+    pub fn unkeepable(&self, paths: &[RelPath]) -> Vec<Unkeepable> {
+        let mut looker = Looker::new(self);
+        let refused = |path: &RelPath| {
+            let error = looker.look(path).err()?;
+            let (repository, in_submodule) = match &error {
+                CommitError::NestedRepository { repository, .. } => (Some(repository.child(b".git")), false),
+                CommitError::Submodule { .. } => (None, true),
+                CommitError::SpecialFile { .. } | CommitError::BadPath { .. } => (None, false),
+                _ => return None,
+            };
+            Some(Unkeepable { path: path.clone(), repository, in_submodule, why: error.to_string() })
+        };
+        paths.iter().filter_map(refused).collect()
     }
 }

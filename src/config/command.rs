@@ -4,8 +4,10 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::fs;
 use crate::ids::Role;
 
 /// A command that cannot be launched on this machine.
@@ -47,6 +49,20 @@ pub enum CommandError {
     #[error("the program {} may not be executed by this user; run `chmod +x` on it, or correct `argv` in runner.local.json", path.display())]
     NotExecutable {
         /// Where it was found.
+        path: PathBuf,
+    },
+    /// The program is a script whose interpreter is not there.
+    #[error("the program {} is a script for {}, which is not there or may not be executed; correct its first line or install that", path.display(), interpreter.display())]
+    NoInterpreter {
+        /// The program.
+        path: PathBuf,
+        /// What its `#!` line names.
+        interpreter: PathBuf,
+    },
+    /// The program is neither a binary nor a script.
+    #[error("the program {} is no binary and has no `#!` line, so the system cannot execute it; add one, for example #!/bin/sh", path.display())]
+    NoFormat {
+        /// The program.
         path: PathBuf,
     },
 }
@@ -119,7 +135,7 @@ pub fn find_executable(program: &str, root: &Path, path: Option<&OsStr>) -> Resu
     if program.contains('/') {
         let file = root.join(program);
         return match look(&file) {
-            Found::Program => Ok(file),
+            Found::Program => executable(file),
             Found::Nothing => Err(not_found(program, file.display().to_string().into())),
             Found::Locked => Err(CommandError::NotExecutable { path: file }),
             Found::Other(kind) => Err(CommandError::NotAFile { path: file, kind }),
@@ -130,7 +146,7 @@ pub fn find_executable(program: &str, root: &Path, path: Option<&OsStr>) -> Resu
     for folder in std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty()) {
         let file = root.join(folder).join(program);
         match look(&file) {
-            Found::Program => return Ok(file),
+            Found::Program => return executable(file),
             Found::Locked => locked = locked.or(Some(file)),
             Found::Nothing | Found::Other(_) => {}
         }
@@ -165,6 +181,25 @@ fn look(file: &Path) -> Found {
         Ok(()) => Found::Program,
         Err(_) => Found::Locked,
     }
+}
+
+/// How much of a program says what executes it (`execve(2)`: the kernel looks at no more of a `#!` line).
+const HEAD: usize = 256;
+
+/// Whether the kernel can execute the file: a script needs a `#!` line, and the program it names has to be there.
+fn executable(file: PathBuf) -> Result<PathBuf, CommandError> {
+    let Ok(head) = fs::read_head(&file, HEAD) else { return Ok(file) };
+    if let Some(line) = head.strip_prefix(b"#!") {
+        let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
+        let name = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+        let interpreter = PathBuf::from(OsStr::from_bytes(name));
+        return match look(&interpreter) {
+            Found::Program => Ok(file),
+            _ => Err(CommandError::NoInterpreter { path: file, interpreter }),
+        };
+    }
+    let is_text = !head.is_empty() && !head.contains(&0);
+    if is_text || head.is_empty() { Err(CommandError::NoFormat { path: file }) } else { Ok(file) }
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::commit::Unkeepable;
 use crate::fs;
 use crate::ids::TaskId;
 use crate::plan::TaskCard;
 use crate::relpath::RelPath;
 use crate::tracker::row::Row;
 use crate::tracker::store::{LockedStore, parse_row, row_path};
-use crate::workspace::{Area, GuardedPath, Scope, violations};
+use crate::workspace::{Area, ChangeKind, GuardedPath, Scope, Tampering, violations};
 
 use super::Run;
 use super::claim::Held;
@@ -36,6 +37,8 @@ pub(super) struct Aftermath {
     pub(super) out_of_scope: Vec<RelPath>,
     /// Whether HEAD or its branch moved.
     pub(super) head_moved: bool,
+    /// Whether a submodule was changed; its files cannot be brought back from here.
+    pub(super) in_submodule: bool,
 }
 
 impl Aftermath {
@@ -79,19 +82,25 @@ pub(super) fn examine(
     held: &Held,
     (ground, folder): (&Ground, &Path),
 ) -> Result<Aftermath, Failure> {
-    let explained = explain(run, locked, held)?;
+    let explained = explain(run, locked, held);
     let ignored = |path: &RelPath| ground.snapshot.is_ignored(path);
     let allowed = |guarded: &GuardedPath| explained.allows(guarded) || leaves(held, guarded, &ignored);
     let found = run.guard.tampering_since(&ground.guarded, &allowed)?;
     let head_moved = keep_moved_head(run, held, ground)?;
     let keep = folder.join("kept");
-    let mut tampering: Vec<String> = found.iter().map(ToString::to_string).collect();
+    // What a killed verb left half written goes with the rest, but nobody meant to change anything with it.
+    let meant = found.iter().filter(|tampering| !is_leftover(tampering));
+    let mut tampering: Vec<String> = meant.map(ToString::to_string).collect();
     let mut kept: Vec<String> =
         run.guard.put_back(&ground.guarded, &found, &keep).iter().map(ToString::to_string).collect();
     if let Some(bytes) = &explained.foreign_row {
         let path = row_path(&held.card.stage, &held.card.id);
         fs::replace_private(&keep.join(&path), bytes)?;
-        fs::replace(&run.project.root().join(&path), held.row.to_json().as_bytes())?;
+        let file = run.project.root().join(&path);
+        if file.is_dir() {
+            fs::make_way(&file, &keep)?;
+        }
+        fs::replace(&file, held.row.to_json().as_bytes())?;
         kept.push(path.clone());
         tampering.push(path);
     }
@@ -103,7 +112,21 @@ pub(super) fn examine(
         Scope::new(&held.card.scope)
     };
     let broken = violations(&changes, &scope);
-    let out_of_scope: Vec<RelPath> = broken.iter().map(|violation| violation.path.clone()).collect();
+    let mut out_of_scope: Vec<RelPath> = broken.iter().map(|violation| violation.path.clone()).collect();
+    let mut broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
+    let all: Vec<RelPath> = changes.changed.iter().map(|change| change.path.clone()).collect();
+    let unkeepable = run.git.as_ref().map(|git| git.unkeepable(&all)).unwrap_or_default();
+    let in_submodule = unkeepable.iter().any(|path| path.in_submodule);
+    for Unkeepable { path, repository, why, .. } in unkeepable {
+        if !out_of_scope.contains(&path) {
+            broken.push(why);
+        }
+        for place in repository.into_iter().chain([path]) {
+            if !out_of_scope.contains(&place) {
+                out_of_scope.push(place);
+            }
+        }
+    }
     let outside: BTreeSet<&RelPath> = out_of_scope.iter().collect();
     let in_scope = changes
         .changed
@@ -116,12 +139,13 @@ pub(super) fn examine(
         row: explained.row,
         others: explained.others,
         tampering,
-        violations: broken.iter().map(ToString::to_string).collect(),
+        violations: broken,
         findings,
         kept,
         in_scope,
         out_of_scope,
         head_moved,
+        in_submodule,
     })
 }
 
@@ -157,9 +181,15 @@ fn leaves(held: &Held, guarded: &GuardedPath, ignored: &dyn Fn(&RelPath) -> bool
             .path
             .as_bytes()
             .strip_prefix(format!("state/{folder}/").as_bytes())
-            .is_some_and(|name| name.starts_with(held.name.agent.as_str().as_bytes()))
+            .is_some_and(|name| name.starts_with(held.name.agent.as_str().as_bytes()) && !name.contains(&b'/'))
     });
     own || ignored(&guarded.path)
+}
+
+/// Whether it is the unfinished replacement of a verb that was killed.
+fn is_leftover(tampering: &Tampering) -> bool {
+    let name = tampering.path.path.as_bytes().rsplit(|byte| *byte == b'/').next();
+    tampering.kind == ChangeKind::Created && name.is_some_and(fs::is_leftover)
 }
 
 /// What the session's own transition explains.
@@ -180,51 +210,57 @@ impl Explained {
     }
 }
 
-fn explain(run: &Run<'_>, locked: &LockedStore<'_>, held: &Held) -> Result<Explained, Failure> {
+fn explain(run: &Run<'_>, locked: &LockedStore<'_>, held: &Held) -> Explained {
     let own_path = row_path(&held.card.stage, &held.card.id);
     let file = run.project.root().join(&own_path);
-    let bytes = fs::read_if_present(&file)?.unwrap_or_default();
+    // What cannot be read as a file is no row: the one in memory takes its place.
+    let bytes = fs::read_if_present(&file).unwrap_or_default().unwrap_or_default();
     let row = parse_row(&file, &bytes).ok().filter(|row| *row == held.row || held.token.explains(&held.row, row, ""));
     let foreign_row = row.is_none().then_some(bytes);
     let row = row.unwrap_or_else(|| held.row.clone());
     let mut explained = Explained { row, foreign_row, others: Vec::new(), own_path, paths: BTreeSet::new() };
     if explained.row == held.row {
-        return Ok(explained);
+        return explained;
     }
     for blocker in explained.row.blocked_by.clone() {
-        explain_remediation(run, (locked, held), &blocker, &mut explained)?;
+        explained.others.extend(explained_remediation(run, (locked, held), &blocker));
     }
-    if let Some(origin) = held.card.origin.as_ref().and_then(|origin| run.plan.task(origin)) {
-        let row = locked.read_row(&origin.stage, &origin.id)?;
-        if held.token.explains(run.board.row(&origin.id), &row, "") {
-            explained.paths.insert(row_path(&origin.stage, &origin.id));
-            explained.others.push((origin.clone(), row));
+    let origin = held.card.origin.as_ref().and_then(|origin| run.plan.task(origin));
+    explained.others.extend(origin.and_then(|origin| explained_origin(run, (locked, held), origin)));
+    for (card, _) in &explained.others {
+        explained.paths.insert(row_path(&card.stage, &card.id));
+        if run.plan.task(&card.id).is_none() {
+            explained.paths.insert(format!("planning/tasks/{}.json", card.id));
         }
     }
-    Ok(explained)
+    explained
 }
 
-/// Accepts the card and the row of a remediation that the session's escalation made.
-fn explain_remediation(
+/// The origin of the session's task, if the session's approval unblocked it.
+fn explained_origin(
+    run: &Run<'_>,
+    (locked, held): (&LockedStore<'_>, &Held),
+    origin: &TaskCard,
+) -> Option<(TaskCard, Row)> {
+    let row = locked.read_row(&origin.stage, &origin.id).ok()?;
+    held.token.explains(run.board.row(&origin.id), &row, "").then(|| (origin.clone(), row))
+}
+
+/// The card and the row of a remediation that the session's escalation made.
+fn explained_remediation(
     run: &Run<'_>,
     (locked, held): (&LockedStore<'_>, &Held),
     id: &TaskId,
-    explained: &mut Explained,
-) -> Result<(), Failure> {
+) -> Option<(TaskCard, Row)> {
     if run.plan.task(id).is_some() {
-        return Ok(());
+        return None;
     }
     let path = run.project.card(id);
-    let Some(bytes) = fs::read_if_present(&path)? else { return Ok(()) };
-    let Ok(card) = TaskCard::parse(&path, &bytes) else { return Ok(()) };
-    let row = locked.read_row(&card.stage, id)?;
-    if card.origin.as_ref() == Some(&held.card.id)
+    let bytes = fs::read_if_present(&path).ok()??;
+    let card = TaskCard::parse(&path, &bytes).ok()?;
+    let row = locked.read_row(&card.stage, id).ok()?;
+    let made_here = card.origin.as_ref() == Some(&held.card.id)
         && bytes == card.to_json().as_bytes()
-        && held.token.explains(&Row::default(), &row, &card.to_json())
-    {
-        explained.paths.insert(format!("planning/tasks/{id}.json"));
-        explained.paths.insert(row_path(&card.stage, id));
-        explained.others.push((card, row));
-    }
-    Ok(())
+        && held.token.explains(&Row::default(), &row, &card.to_json());
+    made_here.then_some((card, row))
 }

@@ -13,7 +13,9 @@ pub(super) fn move_out(run: &mut Run<'_>, paths: &[RelPath], keep: &Path) -> Res
     let root = run.project.root().to_owned();
     let mut kept = Vec::new();
     for path in paths {
-        let copied = fs::copy_aside(&path.under(&root), &path.under(keep))?;
+        // Behind a link that the session left lies something that is not the project's: to the tree the file is gone.
+        let is_there = !fs::is_behind_link(&path.under(&root), &root);
+        let copied = is_there && fs::copy_aside(&path.under(&root), &path.under(keep))?;
         kept.push(if copied {
             format!("{path} → {}", path.under(keep).display())
         } else {

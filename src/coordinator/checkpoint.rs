@@ -7,6 +7,7 @@ use crate::fs;
 use crate::ids::{AgentId, TaskId};
 use crate::observe::Event;
 use crate::plan::TaskCard;
+use crate::project::Project;
 use crate::relpath::RelPath;
 use crate::tracker::row::Row;
 use crate::tracker::store::Batch;
@@ -32,6 +33,9 @@ pub(super) struct Intent {
     /// Files in the session's scope; what changed under `state/` and `planning/` is added when the commit is made.
     paths: Vec<RelPath>,
     at: jiff::Timestamp,
+    /// How many events the task has once it is settled.
+    #[serde(default)]
+    events: usize,
 }
 
 /// What is to become of a session's changes.
@@ -67,13 +71,13 @@ pub(super) fn plan(
     }
     let paths = if aftermath.head_moved { Vec::new() } else { aftermath.in_scope.clone() };
     let message = message(run, held, settlement)?;
-    intend(run, (held.name.agent.clone(), held.card.id.clone()), &message, paths)
+    intend(run, (&held.name.agent, &held.card.id, &settlement.row), &message, paths)
 }
 
-/// Writes the intent of a commit on top of HEAD.
+/// Writes the intent of a commit on top of HEAD, of the task with the row it will have.
 pub(super) fn intend(
     run: &Run<'_>,
-    (agent, task): (AgentId, TaskId),
+    (agent, task, row): (&AgentId, &TaskId, &Row),
     message: &str,
     paths: Vec<RelPath>,
 ) -> Result<Planned, Failure> {
@@ -81,13 +85,14 @@ pub(super) fn intend(
     let head = git.place()?;
     let intent = Intent {
         schema: SCHEMA,
-        agent,
-        task,
+        agent: agent.clone(),
+        task: task.clone(),
         parent: head.commit,
         branch: head.branch,
         message: redacted(run, message),
         paths,
         at: run.clock.now(),
+        events: row.events.len(),
     };
     write(run, &intent)?;
     crate::fault::point("commit:intended");
@@ -107,7 +112,7 @@ pub(super) fn record(run: &mut Run<'_>, card: &TaskCard, row: &Row) -> Result<()
         title: &card.title,
     };
     let message = commit::compose(&Words::Blocked { reason: &reason }, &trailers);
-    let planned = intend(run, (agent.clone(), card.id.clone()), &message, Vec::new())?;
+    let planned = intend(run, (&agent, &card.id, row), &message, Vec::new())?;
     let locked = run.desk.lock()?;
     locked.write(&Batch::default().row(&card.stage, &card.id, row))?;
     drop(locked);
@@ -160,21 +165,20 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
         at: intent.at,
     };
     let prepared = git.prepare(&plan)?;
-    crate::fault::point("commit:prepared");
     let commit = git.finish(&prepared)?;
-    crate::fault::point("commit:finished");
-    fs::remove(&intent_path(run))?;
+    fs::remove(&intent_path(run.project))?;
     Ok(commit)
 }
 
 /// Finishes the commit that an earlier run intended, if there is one.
 pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
-    let path = intent_path(run);
+    let path = intent_path(run.project);
     let (Some(bytes), true) = (fs::read_if_present(&path)?, run.git.is_some()) else { return Ok(None) };
     let mut intent: Intent = fs::parse_json(&path, &bytes)?;
-    let claimed = run.board.row(&intent.task).claim.as_ref().is_some_and(|claim| claim.agent == intent.agent);
-    if claimed {
-        // The task was not settled yet: the interrupted claim is what has to be recovered.
+    let row = run.board.row(&intent.task);
+    let claimed = row.claim.as_ref().is_some_and(|claim| claim.agent == intent.agent);
+    if claimed || row.events.len() < intent.events {
+        // The task was not settled yet: what has to be recovered is the interrupted claim, if there is one.
         fs::remove(&path)?;
         return Ok(None);
     }
@@ -198,13 +202,14 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
 }
 
 fn write(run: &Run<'_>, intent: &Intent) -> Result<(), Failure> {
-    let path = intent_path(run);
+    let path = intent_path(run.project);
     let text = serde_json::to_string(intent).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
     Ok(fs::replace_private(&path, text.as_bytes())?)
 }
 
-fn intent_path(run: &Run<'_>) -> std::path::PathBuf {
-    run.project.private_own().join("commit.json")
+/// Where the intended commit is recorded.
+pub(super) fn intent_path(project: &Project) -> std::path::PathBuf {
+    project.private_own().join("commit.json")
 }
 
 /// The whole message: the agent's words where they keep the rules and its transition stands, else the coordinator's.

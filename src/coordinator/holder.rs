@@ -2,6 +2,9 @@
 //!
 //! The kernel holds the lock, in a place that a session cannot sweep away; the file is information only.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
@@ -17,7 +20,7 @@ use super::failure::Failure;
 #[must_use = "the run lock is free again as soon as this is dropped"]
 pub struct RunLock {
     _lock: Lock,
-    file: std::path::PathBuf,
+    file: PathBuf,
 }
 
 /// What trying to take the run lock came to.
@@ -29,13 +32,16 @@ pub enum Taken {
     Theirs(Value),
 }
 
-/// Takes the run lock without waiting and writes who holds it.
+/// How long a start waits for the run lock: a person's verb holds it for the moment that its change takes.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Takes the run lock and writes who holds it.
 pub fn take(project: &Project, identity: &ProcessIdentity, clock: Clock) -> Result<Taken, Failure> {
     let file = project.holder_file();
     if file.is_dir() {
         return Err(Failure::ForeignLock);
     }
-    let lock = match Lock::try_take(&lock_path(project)) {
+    let lock = match Lock::take_within(&lock_path(project)?, PATIENCE) {
         Ok(lock) => lock,
         Err(LockError::Held { .. }) => return Ok(Taken::Theirs(holder(project))),
         Err(error) => return Err(error.into()),
@@ -47,11 +53,11 @@ pub fn take(project: &Project, identity: &ProcessIdentity, clock: Clock) -> Resu
     Ok(Taken::Ours(RunLock { _lock: lock, file }))
 }
 
-/// Whether a coordinator runs right now, and what it wrote about itself.
-pub fn current(project: &Project) -> Result<Option<Value>, Failure> {
-    match Lock::try_take(&lock_path(project)) {
-        Ok(_free_again) => Ok(None),
-        Err(LockError::Held { .. }) => Ok(Some(holder(project))),
+/// Keeps runs away while a person's change is made; the error is what a coordinator that runs wrote about itself.
+pub fn keep_away(project: &Project) -> Result<Result<Lock, Value>, Failure> {
+    match Lock::try_take(&lock_path(project)?) {
+        Ok(lock) => Ok(Ok(lock)),
+        Err(LockError::Held { .. }) => Ok(Err(holder(project))),
         Err(error) => Err(error.into()),
     }
 }
@@ -62,11 +68,13 @@ fn holder(project: &Project) -> Value {
 }
 
 /// What the run lock is on: the git folder that all work trees share, which no session can do without, else `state/`.
-fn lock_path(project: &Project) -> std::path::PathBuf {
-    match project.git() {
-        Some(git) => git.common.clone(),
-        None => project.root().join("state"),
+fn lock_path(project: &Project) -> Result<PathBuf, Failure> {
+    if let Some(git) = project.git() {
+        return Ok(git.common.clone());
     }
+    let state = project.root().join("state");
+    fs::make_folder(&state)?;
+    Ok(state)
 }
 
 impl Drop for RunLock {

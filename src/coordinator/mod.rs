@@ -96,7 +96,7 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
     if recover::put_in_order(run)? == recover::Order::CommitFailed {
         return Ok(LoopEnd::CommitFailed);
     }
-    records::close_left_open(run)?;
+    records::close_left_open(run);
     records::retain(run);
     let mut last_look: Option<Guarded> = None;
     while run.tally.launched < run.config.max_sessions {

@@ -1,6 +1,6 @@
 //! Changes that people ask for: at once when no run is on, else queued and applied between two sessions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -59,8 +59,8 @@ pub enum Handled {
 /// Applies the change, or queues it while a run is on.
 pub fn handle(desk: &Desk<'_>, change: &PersonChange, stamp: &str) -> Result<Handled, Failure> {
     let project = desk.project();
-    if holder::current(project)?.is_none() {
-        return Ok(Handled::Done(apply(desk, change)?));
+    if let Ok(_no_run_meanwhile) = holder::keep_away(project)? {
+        return Ok(Handled::Done(apply(desk, change, None)?));
     }
     let folder = queue(project);
     let taken = fs::list(&folder)?.unwrap_or_default().len();
@@ -80,13 +80,11 @@ pub(super) fn apply_queue(run: &mut Run<'_>) -> Result<(), Failure> {
     }
     super::start::ensure_converted(run)?;
     for path in waiting {
-        let outcome =
-            fs::read_json::<PersonChange>(&path).map_err(Failure::from).and_then(|change| apply(&run.desk, &change));
+        let outcome = fs::read_json::<PersonChange>(&path)
+            .map_err(Failure::from)
+            .and_then(|change| apply(&run.desk, &change, Some(&path)));
         match outcome {
-            Ok(what) => {
-                fs::remove(&path)?;
-                (run.observe)(&Event::Applied { what });
-            }
+            Ok(what) => (run.observe)(&Event::Applied { what }),
             Err(failure) => {
                 let aside = path.with_extension("refused");
                 fs::copy_aside(&path, &aside)?;
@@ -106,20 +104,22 @@ fn queue(project: &Project) -> PathBuf {
     project.private().join("queue")
 }
 
-fn apply(desk: &Desk<'_>, change: &PersonChange) -> Result<String, Failure> {
+/// Carries the change out; the file it was queued in, if there is one, goes in the same step.
+fn apply(desk: &Desk<'_>, change: &PersonChange, queued: Option<&Path>) -> Result<String, Failure> {
+    let batch = Batch::for_request(queued);
     match change {
-        PersonChange::Answer { task, name, text } => answer(desk, task, name, text),
+        PersonChange::Answer { task, name, text } => answer(desk, (task, name), text, batch),
         PersonChange::Release { task, name } => {
             let note = format!("released by {name}");
             let caller = Caller { name: name.clone(), token: None };
-            let changed = desk.change(task, &caller, |_| Ok((Step::Release { note }, Batch::default())))?;
+            let changed = desk.change(task, &caller, |_| Ok((Step::Release { note }, batch)))?;
             Ok(format!("{task} is released and {}", changed.row.status))
         }
-        PersonChange::Add { name, card } => add(desk, name, card),
+        PersonChange::Add { name, card } => add(desk, name, card, batch),
     }
 }
 
-fn answer(desk: &Desk<'_>, task: &TaskId, name: &AgentId, text: &str) -> Result<String, Failure> {
+fn answer(desk: &Desk<'_>, (task, name): (&TaskId, &AgentId), text: &str, batch: Batch) -> Result<String, Failure> {
     if text.trim().is_empty() {
         return Err(Refusal::new("an answer has words", "say with --text what holds now").into());
     }
@@ -135,15 +135,15 @@ fn answer(desk: &Desk<'_>, task: &TaskId, name: &AgentId, text: &str) -> Result<
     let caller = Caller { name: name.clone(), token: None };
     let changed = desk.change(task, &caller, |_| {
         let step = Step::Answer { handoff: handoff.clone(), still_blocked };
-        Ok((step, Batch::default().text(&handoff, &note)))
+        Ok((step, batch.text(&handoff, &note)))
     })?;
     Ok(format!("{task} is answered and {}", changed.row.status))
 }
 
-fn add(desk: &Desk<'_>, name: &AgentId, text: &str) -> Result<String, Failure> {
+fn add(desk: &Desk<'_>, name: &AgentId, text: &str, batch: Batch) -> Result<String, Failure> {
     let project = desk.project();
-    let card = TaskCard::parse(std::path::Path::new("the card"), text.as_bytes())
-        .map_err(crate::tracker::desk::DeskError::Card)?;
+    let card =
+        TaskCard::parse(Path::new("the card"), text.as_bytes()).map_err(crate::tracker::desk::DeskError::Card)?;
     let path = project.card(&card.id);
     if path.exists() {
         return Err(Refusal::new(format!("{} exists already", card.id), "choose another id").into());
@@ -163,7 +163,7 @@ fn add(desk: &Desk<'_>, name: &AgentId, text: &str) -> Result<String, Failure> {
     if locked.needs_conversion()? {
         locked.convert(&plan)?;
     }
-    locked.write(&Batch::default().card(&card).row(&card.stage, &card.id, &row))?;
+    locked.write(&batch.card(&card).row(&card.stage, &card.id, &row))?;
     drop(locked);
     let plan = Plan::load(project)?;
     let board = desk.store().read(&plan)?;

@@ -137,14 +137,15 @@ pub(super) fn outside<'r>(run: &'r Run<'_>) -> &'r Path {
 }
 
 /// Closes records that a killed coordinator left open although it had settled their tasks.
-pub(super) fn close_left_open(run: &mut Run<'_>) -> Result<(), Failure> {
+pub(super) fn close_left_open(run: &mut Run<'_>) {
     let claimed = claimed(run);
-    for folder in evidence::session_folders(&runs(run))? {
-        if !claimed.contains(&folder) {
-            close(run, &folder, End::Recorded)?;
+    let folders = evidence::session_folders(&runs(run)).unwrap_or_default();
+    for folder in folders.iter().filter(|folder| !claimed.contains(*folder)) {
+        // It is no reason to stop a run that an old record cannot be closed.
+        if let Err(failure) = close(run, folder, End::Recorded) {
+            (run.observe)(&Event::Warning { text: failure.reason() });
         }
     }
-    Ok(())
 }
 
 /// Removes the oldest sessions that are over the configured limits.

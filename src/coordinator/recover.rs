@@ -3,6 +3,7 @@
 //! What cannot be attributed to an interrupted session stops the run with its list; nothing is discarded.
 
 use crate::commit::{Action, Trailers, Words, compose};
+use crate::fs;
 use crate::observe::Event;
 use crate::plan::{TaskCard, Work};
 use crate::relpath::RelPath;
@@ -132,13 +133,14 @@ fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>
         title: &task.card.title,
     };
     let message = compose(&Words::Recovered, &trailers);
-    let planned = checkpoint::intend(run, (agent.clone(), id.clone()), &message, paths)?;
+    let planned = checkpoint::intend(run, (&agent, id, &row), &message, paths)?;
+    // Before the claim is gone, which alone says where the record lies.
+    close_record(run, task, &agent)?;
     let locked = run.desk.lock()?;
     locked.write(&Batch::default().row(&task.card.stage, id, &row))?;
     drop(locked);
     run.board.set(id.clone(), row);
     settle::render_views(run)?;
-    close_record(run, task, &agent)?;
     let checkpoint = checkpoint::make(run, planned);
     Ok(noted(run, checkpoint, what))
 }
@@ -147,6 +149,7 @@ fn settle_interrupted(run: &mut Run<'_>, task: &Interrupted, paths: Vec<RelPath>
 fn close_record(run: &mut Run<'_>, task: &Interrupted, agent: &crate::ids::AgentId) -> Result<(), Failure> {
     let Some(claim) = &task.row.claim else { return Ok(()) };
     let folder = run.project.session(&claim.agent, claim.session);
+    fs::remove_leftovers(&folder, 0)?;
     let end = if task.row.is_settled_by(agent, claim.work) { End::Settled } else { End::Interrupted };
     records::close(run, &folder, end)
 }

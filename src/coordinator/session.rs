@@ -56,6 +56,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
         work: item.work,
     };
     let command = prepare::command(run.project, run.config, run.host, &name)?;
+    let temporary = fs::temporary_folder(records::outside(run))?;
     let ground = ground::check(run, guarded)?;
     let gathered = gather(run, &name, &card);
     if let Err(fault @ PromptFault::Configuration(_)) = gathered {
@@ -79,7 +80,11 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     fs::make_private_folder(&folder)?;
     let mut record = record(run, &held, &command);
     let over = match prompt {
-        Ok(prompt) => Over::Ran(execute(run, &held, (&command, &prompt), (&folder, &mut record))?),
+        Ok(prompt) => {
+            let result = execute(run, &held, (&command, &prompt, temporary.path()), (&folder, &mut record))?;
+            records::cleaned(&mut record, fs::remove_temporary(temporary));
+            Over::Ran(result)
+        }
         Err(fault) => Over::NoPrompt(fault),
     };
     conclude(run, held, &ground, (over, folder, record))
@@ -158,7 +163,7 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
 fn execute(
     run: &Run<'_>,
     held: &Held,
-    (command, prompt): (&Command, &Prompt),
+    (command, prompt, temporary): (&Command, &Prompt, &Path),
     (folder, record): (&Path, &mut RunRecord),
 ) -> Result<ExecutionResult, Failure> {
     record.prompt_characters = prompt.text.chars().count();
@@ -167,14 +172,13 @@ fn execute(
     let prompt_file = folder.join("prompt.md");
     fs::replace_private(&prompt_file, prompt.text.as_bytes())?;
     fs::make_folder(&run.project.root().join("state/commit_messages"))?;
-    let temporary = fs::temporary_folder(records::outside(run))?;
-    record.temporary = Some(temporary.path().to_owned());
+    record.temporary = Some(temporary.to_owned());
     record.write(folder, &run.redactor)?;
     let places = (run.project, run.config, run.host);
     let launch = Launch {
         argv: command.to_exec(),
         cwd: run.project.root().to_owned(),
-        env: prepare::environment(places, &held.name, &held.token, temporary.path()),
+        env: prepare::environment(places, &held.name, &held.token, temporary),
         stdin: prompt_file,
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
@@ -194,7 +198,6 @@ fn execute(
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
     records::destroyed(&mut record.teardown, &result);
-    records::cleaned(record, fs::remove_temporary(temporary));
     Ok(result)
 }
 
@@ -231,15 +234,17 @@ fn conclude(
     (over, folder, mut record): (Over, PathBuf, RunRecord),
 ) -> Result<Settled, Failure> {
     let store = run.desk.store().clone();
+    let displaced = reopen(run, &folder)?;
     let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
-    let aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
+    let mut aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
+    aftermath.tampering.extend(displaced);
     unstage(run, &mut record.teardown)?;
     let verdict = judge(run, &held, (&aftermath, &over, &folder));
     if let Over::Ran(result) = &over {
         record.execution = Some(result.clone());
     }
     let mut kept = aftermath.kept.clone();
-    let keeps_tree_clean = run.config.on_violation == OnViolation::SetAside;
+    let keeps_tree_clean = run.config.on_violation == OnViolation::SetAside && !aftermath.in_submodule;
     let displaced = aftermath.displaced();
     if keeps_tree_clean && !displaced.is_empty() {
         kept.extend(aside::move_out(run, &displaced, &folder.join("kept"))?);
@@ -252,6 +257,21 @@ fn conclude(
     settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
     finish(run, &session, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))
+}
+
+/// Makes sure that the session's folder is one again; says what the session had put in the place of a folder above it.
+fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
+    let root = run.project.root();
+    let above: Vec<&Path> = folder.ancestors().take_while(|above| *above != root).collect();
+    let mut displaced = None;
+    for place in above.into_iter().rev() {
+        if place.symlink_metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+            fs::make_way(place, &run.project.private_own().join("displaced"))?;
+            displaced = displaced.or_else(|| place.strip_prefix(root).ok().map(|path| path.display().to_string()));
+        }
+    }
+    fs::make_private_folder(folder)?;
+    Ok(displaced)
 }
 
 /// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.

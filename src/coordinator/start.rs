@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::clock::Clock;
 use crate::commit::{Repository, Surroundings};
 use crate::config::{Config, Hooks};
+use crate::fs;
 use crate::observe::{Event, Observer};
 use crate::outcome::RunResult;
 use crate::plan::Plan;
@@ -12,9 +13,10 @@ use crate::project::Project;
 use crate::relpath::RelPath;
 use crate::session::{Signals, identity};
 use crate::tracker::desk::Desk;
-use crate::tracker::ready::Part;
+use crate::tracker::ready::{Board, Part};
 use crate::workspace::{Guard, Options, Snapshotter};
 
+use super::checkpoint;
 use super::failure::Failure;
 use super::holder::{self, RunLock, Taken};
 use super::prepare::Host;
@@ -62,10 +64,6 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]),
     )?;
     let git = open_git(opening)?;
-    if let Some(git) = &git {
-        git.check(opening.clock.now())?;
-        check_ignored(project, git, &opening.config_path)?;
-    }
     let desk = Desk::new(project, opening.clock);
     let identity = identity();
     let lock = match holder::take(project, &identity, opening.clock)? {
@@ -75,7 +73,12 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
             return Ok(Opened::Busy(Box::new(summary::busy(&plan, &board, &part, about))));
         }
     };
-    let board = desk.lock()?.read(&plan)?;
+    if let Some(git) = &git {
+        git.clear_own_locks(&checkpoint::intent_path(project))?;
+        git.check(opening.clock.now())?;
+        check_ignored(project, git, &opening.config_path)?;
+    }
+    let (plan, board) = settled_state(project, &desk, plan)?;
     let run = Run {
         project,
         config,
@@ -95,6 +98,25 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         tally: Tally::default(),
     };
     Ok(Opened::Ours(lock, Box::new(run)))
+}
+
+/// Plan and rows after a change that a killed process had begun was finished, and what it left half written is gone.
+fn settled_state(project: &Project, desk: &Desk<'_>, plan: Plan) -> Result<(Plan, Board), Failure> {
+    let locked = desk.lock()?;
+    // The change may have brought a card.
+    let plan = if locked.has_finished() { Plan::load(project)? } else { plan };
+    let folders = [("", 0), ("planning", 1), ("state", 0), ("state/tasks", 1)];
+    for (folder, levels) in folders {
+        fs::remove_leftovers(&project.root().join(folder), levels)?;
+    }
+    for folder in ["commit_messages", "evidence", "handoffs", "issues"] {
+        fs::remove_leftovers(&project.root().join("state").join(folder), 0)?;
+    }
+    for folder in [project.private(), project.private_own()] {
+        fs::remove_leftovers(&folder, 1)?;
+    }
+    let board = locked.read(&plan)?;
+    Ok((plan, board))
 }
 
 /// The repository, unless the configuration does without commits.
@@ -161,7 +183,7 @@ pub(super) fn check_ignored(project: &Project, git: &Repository, config_path: &s
     Ok(())
 }
 
-/// Converts the state of the original coordinator before the first write.
+/// Converts the state of the original coordinator, and marks a new one, before the first session.
 pub(super) fn ensure_converted(run: &mut Run<'_>) -> Result<(), Failure> {
     let locked = run.desk.lock()?;
     if locked.needs_conversion()? {
@@ -169,5 +191,6 @@ pub(super) fn ensure_converted(run: &mut Run<'_>) -> Result<(), Failure> {
         run.board = locked.read(&run.plan)?;
         (run.observe)(&Event::Converted);
     }
+    locked.mark()?;
     Ok(())
 }

@@ -208,7 +208,7 @@ impl ReportRecord {
         let mut text = text.map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
         text.push('\n');
         // Nothing is read from it again, so it need not survive a loss of power: no sync.
-        Ok(fs::write_unsynced(&path, text.as_bytes())?)
+        Ok(fs::replace_unsynced(&path, text.as_bytes())?)
     }
 }
 

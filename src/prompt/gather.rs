@@ -97,7 +97,18 @@ impl<'a> Reader<'a> {
     }
 
     fn add(&mut self, kind: Kind, path: &str, required: bool) -> Result<(), ContextFault> {
-        match self.look(kind, path)? {
+        let looked = match self.look(kind, path) {
+            // What an earlier session left must not keep every later one from starting: it is named as unusable instead.
+            Err(ContextFault::NotText { .. }) if kind.is_left_by_a_session() => Look::Absent("is not UTF-8 text"),
+            Err(ContextFault::TooLarge { .. }) if kind.is_left_by_a_session() => {
+                Look::Absent("is too large to be read")
+            }
+            Err(ContextFault::Private { .. } | ContextFault::Outside { .. }) if kind.is_left_by_a_session() => {
+                Look::Absent("lies where no prompt may look")
+            }
+            looked => looked?,
+        };
+        match looked {
             Look::Read { resolved, text } => {
                 if self.seen.insert(resolved) {
                     self.parts.documents.push(Document { kind, path: path.to_owned(), text });

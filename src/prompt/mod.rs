@@ -59,6 +59,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether an earlier session wrote it: a person cannot be asked to mend it before the next session can start.
+    fn is_left_by_a_session(self) -> bool {
+        matches!(self, Kind::Handoff | Kind::Evidence)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Kind::Context => "context file",

@@ -73,9 +73,17 @@ fn first_schema() -> u32 {
 pub struct Batch {
     /// Contents by path; none removes the file.
     files: BTreeMap<String, Option<String>>,
+    /// The request that asked for this, wherever it lies; it goes with the change, so that it is carried out once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    request: Option<PathBuf>,
 }
 
 impl Batch {
+    /// What the request at `path` asks for; none for what nobody had queued.
+    pub fn for_request(path: Option<&Path>) -> Self {
+        Self { files: BTreeMap::new(), request: path.map(Path::to_owned) }
+    }
+
     /// Adds a row.
     #[must_use]
     pub fn row(mut self, stage: &StageId, task: &TaskId, row: &Row) -> Self {
@@ -167,9 +175,10 @@ impl Store {
             Err(LockError::Held { .. }) => return Err(StoreError::Busy { patience }),
             other => other?,
         };
-        let locked = LockedStore { store: self, _lock: lock };
+        let mut locked = LockedStore { store: self, _lock: lock, has_finished: false };
         if let Some(pending) = self.pending()? {
             locked.finish(&pending.batch)?;
+            locked.has_finished = true;
         }
         Ok(locked)
     }
@@ -243,6 +252,7 @@ impl Store {
 pub struct LockedStore<'a> {
     store: &'a Store,
     _lock: Lock,
+    has_finished: bool,
 }
 
 impl LockedStore<'_> {
@@ -256,9 +266,22 @@ impl LockedStore<'_> {
         self.store.read_row(stage, task)
     }
 
+    /// Whether a change that a killed process had begun was finished when the lock was taken.
+    pub fn has_finished(&self) -> bool {
+        self.has_finished
+    }
+
     /// Whether [`LockedStore::convert`] has to come before any write.
     pub fn needs_conversion(&self) -> Result<bool> {
         self.store.is_original()
+    }
+
+    /// Writes the schema marker of a state that has none yet.
+    pub fn mark(&self) -> Result<()> {
+        if self.store.project.state_marker().exists() {
+            return Ok(());
+        }
+        self.write(&Batch::default().text("state/state.json", &marker_text()))
     }
 
     /// Converts the original's single file into one file per task, all or nothing.
@@ -288,7 +311,7 @@ impl LockedStore<'_> {
             with_marker = batch.clone().text("state/state.json", &marker_text());
             &with_marker
         };
-        if batch.files.len() > 1 {
+        if batch.files.len() > 1 || batch.request.is_some() {
             let root = self.store.project.root().to_owned();
             let pending = Pending { schema: SCHEMA, root, batch: batch.clone() };
             let text = serde_json::to_string(&pending)
@@ -304,15 +327,22 @@ impl LockedStore<'_> {
             let path = self.store.project.root().join(path);
             match text {
                 None => fs::remove(&path)?,
-                Some(text) if fs::read_if_present(&path)?.as_deref() == Some(text.as_bytes()) => {}
-                Some(text) => fs::replace(&path, text.as_bytes())?,
+                Some(text)
+                    if fs::read_if_present(&path).is_ok_and(|known| known.as_deref() == Some(text.as_bytes())) => {}
+                Some(text) => {
+                    if path.is_dir() {
+                        fs::make_way(&path, &self.store.project.private_own().join("displaced"))?;
+                    }
+                    fs::replace(&path, text.as_bytes())?;
+                }
             }
-            fault::point("state:applied");
+        }
+        if let Some(request) = &batch.request {
+            fs::remove(request)?;
         }
         let pending = self.store.pending_path();
         if pending.exists() {
             fs::remove(&pending)?;
-            fault::point("state:finished");
         }
         Ok(())
     }

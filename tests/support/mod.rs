@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "the doors keep the product; tests write files and start the binary")]
 
 mod build;
+mod copy;
 mod inspect;
 mod pipes;
 mod process;
@@ -136,6 +137,11 @@ impl Project {
         }
         script.push_str("*) honest ;;\nesac");
         self.agent(&script);
+    }
+
+    /// A card as the builder makes them, not yet in any plan.
+    pub fn new_card(stage: &str, task: &str) -> Value {
+        build::card(stage, task)
     }
 
     /// The card of a task as it is on disk.

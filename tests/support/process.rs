@@ -28,9 +28,27 @@ impl Project {
         self.spawn(args).wait()
     }
 
+    /// As [`Self::run`], with further variables in the environment.
+    #[track_caller]
+    pub fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Finished {
+        self.spawn_with(args, variables).wait()
+    }
+
     /// Starts the binary in the project root.
     #[track_caller]
     pub fn spawn(&self, args: &[&str]) -> Running {
+        self.spawn_with(args, &[])
+    }
+
+    /// Starts the binary in the project root with further variables in its environment.
+    #[track_caller]
+    pub fn spawn_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Running {
+        self.spawn_under(&[], args, variables)
+    }
+
+    /// As [`Self::spawn_with`], started by another program, which is given the binary and its arguments last.
+    #[track_caller]
+    pub fn spawn_under(&self, wrapper: &[&str], args: &[&str], variables: &[(&str, &str)]) -> Running {
         let mut all = args.to_vec();
         let root = self.root.to_str().expect("the sandbox has a plain path").to_owned();
         if !self.git {
@@ -39,8 +57,12 @@ impl Project {
         let number = LOGS.fetch_add(1, Ordering::Relaxed);
         let stdout = self.outside(&format!("logs/{number}.out"));
         let stderr = self.outside(&format!("logs/{number}.err"));
-        let mut command = self.sealed(env!("CARGO_BIN_EXE_runner"));
-        command.args(&all).stdout(create(&stdout)).stderr(create(&stderr));
+        let binary = env!("CARGO_BIN_EXE_runner");
+        let mut command = self.sealed(wrapper.first().unwrap_or(&binary));
+        if let Some((_, words)) = wrapper.split_first() {
+            command.args(words).arg(binary);
+        }
+        command.args(&all).envs(variables.iter().copied()).stdout(create(&stdout)).stderr(create(&stderr));
         let mut child = command.spawn().expect("the binary starts");
         let pid = child.id();
         let (send, ended) = mpsc::channel();

@@ -1,0 +1,144 @@
+//! Sessions that leave something odd in the way: nothing hangs, nothing outside the project is touched, and the next start goes on.
+
+mod support;
+
+use serde_json::json;
+use support::{Project, assert_says};
+
+const SET_ASIDE: &str = "set_aside";
+
+fn setting_aside(tasks: usize) -> Project {
+    Project::builder().stage("S00", tasks).config(json!({"on_violation": SET_ASIDE})).file("docs/a.md", "doc\n").build()
+}
+
+#[test]
+fn setting_aside_never_follows_a_link_out_of_the_project() {
+    let project = setting_aside(1);
+    let elsewhere = project.outside("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    project.agent_on(&[(
+        "*/claim",
+        &format!(
+            "mv docs '{0}/docs'; echo precious >>'{0}/docs/a.md'; ln -s '{0}/docs' docs; work; submit",
+            elsewhere.display()
+        ),
+    )]);
+    project.run(&[]).stopped(3, "needs_input");
+    assert_eq!(std::fs::read_to_string(elsewhere.join("docs/a.md")).unwrap(), "doc\nprecious\n");
+    assert_eq!(project.read("docs/a.md"), "doc\n", "the tree is back at HEAD");
+    project.assert_clean();
+}
+
+/// Runs an agent that puts a FIFO in the way; the run must come to an end by itself.
+#[track_caller]
+fn with_fifo(body: &str) -> Project {
+    let project = Project::new();
+    project.config(&json!({"max_remediation_depth": 0}));
+    project.agent_on(&[("*/claim", body)]);
+    project.run(&[]).stopped(3, "needs_input");
+    project.assert_clean();
+    project
+}
+
+#[test]
+fn a_fifo_in_the_rows_place_hangs_nothing_and_is_tampering() {
+    let project = with_fifo("rm state/tasks/S00/S00-001.json; mkfifo state/tasks/S00/S00-001.json");
+    assert_says(&project.waits("S00-001"), &["state/tasks/S00/S00-001.json"]);
+}
+
+#[test]
+fn a_fifo_in_a_logs_place_hangs_nothing() {
+    with_fifo("d=state/runs/$RUNNER_AGENT_ID/1; rm -f $d/stdout.log; mkfifo $d/stdout.log");
+}
+
+#[test]
+fn a_fifo_or_a_folder_in_a_reports_place_hangs_nothing() {
+    with_fifo("mkdir -p state/handoffs; mkfifo state/handoffs/$RUNNER_AGENT_ID-$RUNNER_TASK_ID.md");
+    let project = Project::new();
+    project.config(&json!({"max_remediation_depth": 0}));
+    project.agent_on(&[("*/claim", "mkdir -p state/handoffs/$RUNNER_AGENT_ID-$RUNNER_TASK_ID.md/x; work")]);
+    project.run(&[]).stopped(3, "needs_input");
+    project.run(&[]).stopped(3, "needs_input");
+    project.assert_clean();
+}
+
+#[test]
+fn a_plan_without_a_schema_marker_runs() {
+    let project = Project::new();
+    project.git(&["rm", "-q", "state/state.json"]);
+    project.git(&["commit", "-q", "-m", "No state yet"]);
+    project.run(&[]).complete();
+    project.assert_clean();
+}
+
+#[test]
+fn a_change_in_a_nested_repository_is_a_violation_and_no_commit_hangs_on_it() {
+    let project = setting_aside(2);
+    project.agent_on(&[("S00-001/claim", "git init -q src/S00-001/nest; echo n >src/S00-001/nest/f; work; submit")]);
+    let result = project.run(&[]).stopped(3, "needs_input");
+    assert_eq!(result["launched"], 3, "the other task goes on");
+    assert_says(&project.waits("S00-001"), &["src/S00-001/nest", "repository"]);
+    project.assert_clean();
+    project.run(&[]).stopped(3, "needs_input");
+}
+
+#[test]
+fn a_filtered_file_is_restored_through_its_filter() {
+    let project = setting_aside(1);
+    project.git(&["config", "filter.rot.clean", "tr a-z n-za-m"]);
+    project.git(&["config", "filter.rot.smudge", "tr a-z n-za-m"]);
+    project.write(".gitattributes", "docs/* filter=rot\n");
+    project.git(&["add", "--renormalize", "-A"]);
+    project.commit_all("Filter the pages");
+    project.agent_on(&[("*/claim", "echo oops >>docs/a.md; work; submit")]);
+    project.run(&[]).stopped(3, "needs_input");
+    assert_eq!(project.read("docs/a.md"), "doc\n");
+    project.assert_clean();
+}
+
+#[test]
+fn a_missing_temporary_folder_is_found_before_any_claim() {
+    let project = Project::new();
+    let before = project.public_listing();
+    let finished = project.run_with(&[], &[("TMPDIR", "/nonexistent/x")]);
+    assert_says(&finished.refused(), &["/nonexistent/x"]);
+    support::assert_same(&before, &project.public_listing());
+}
+
+#[test]
+fn a_file_in_the_place_of_the_runs_folder_is_tampering_and_costs_nothing() {
+    let project = Project::tasks(2);
+    project.agent_on(&[("S00-001/claim", "rm -rf state/runs; echo hi >state/runs; work; submit")]);
+    let result = project.run(&[]).stopped(3, "needs_input");
+    assert_eq!(result["launched"], 3, "the other task goes on");
+    assert_says(&project.waits("S00-001"), &["state/runs"]);
+    assert!(!project.git(&["ls-files", "state"]).contains("state/runs"));
+    project.assert_clean();
+}
+
+#[test]
+fn a_script_whose_interpreter_is_missing_is_found_before_any_claim() {
+    let project = Project::new();
+    for (text, word) in [("#!/no/such/interpreter\n", "/no/such/interpreter"), ("echo hello\n", "#!")] {
+        let agent = project.write_outside("agent", text);
+        std::fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        project.config(&json!({"argv": [agent]}));
+        project.refuses(&[], &[word]);
+    }
+}
+
+#[test]
+fn evidence_that_no_prompt_can_hold_is_refused_at_the_verb() {
+    let project = Project::new();
+    project.agent_on(&[(
+        "*/claim",
+        "f=state/evidence/$RUNNER_AGENT_ID.md; mkdir -p state/evidence; work
+         printf 'a\\377b' >$f; attempt bytes \"$RUNNER_BIN\" task submit --evidence $f
+         head -c 30000 /dev/zero | tr '\\0' x >$f; attempt size \"$RUNNER_BIN\" task submit --evidence $f
+         echo fine >$f; submit --evidence $f",
+    )]);
+    project.run(&[]).complete();
+    assert_eq!((project.note("bytes").trim(), project.note("size").trim()), ("2", "2"));
+    assert_says(&project.note("bytes.out"), &["UTF-8"]);
+    assert_says(&project.note("size.out"), &["20000"]);
+}
