@@ -166,24 +166,6 @@ pub fn replace_private(path: &Path, content: &[u8]) -> Result<()> {
 pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let fail = |e| FileError::new("write", path, e);
     let folder = folder_of(path);
-    let temporary = write_beside(path, content, mode)?;
-    crate::fault::point("replace:written");
-    temporary.as_file().sync_all().map_err(fail)?;
-    temporary.persist(path).map_err(|e| fail(e.error))?;
-    crate::fault::point("replace:renamed");
-    sync_folder(folder)
-}
-
-/// As [`replace_private`] for what need not survive a loss of power.
-pub fn replace_unsynced(path: &Path, content: &[u8]) -> Result<()> {
-    let temporary = write_beside(path, content, 0o600)?;
-    temporary.persist(path).map(drop).map_err(|e| FileError::new("write", path, e.error))
-}
-
-/// A new file with that content in the folder of `path`, which is made if it is missing.
-fn write_beside(path: &Path, content: &[u8], mode: u32) -> Result<tempfile::NamedTempFile> {
-    let fail = |e| FileError::new("write", path, e);
-    let folder = folder_of(path);
     make_folder(folder)?;
     let mut temporary = tempfile::Builder::new()
         .prefix(TEMPORARY_START)
@@ -192,7 +174,11 @@ fn write_beside(path: &Path, content: &[u8], mode: u32) -> Result<tempfile::Name
         .tempfile_in(folder)
         .map_err(fail)?;
     temporary.write_all(content).map_err(fail)?;
-    Ok(temporary)
+    crate::fault::point("replace:written");
+    temporary.as_file().sync_all().map_err(fail)?;
+    temporary.persist(path).map_err(|e| fail(e.error))?;
+    crate::fault::point("replace:renamed");
+    sync_folder(folder)
 }
 
 /// Removes a file if it is there, and syncs its folder.

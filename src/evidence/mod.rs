@@ -207,8 +207,7 @@ impl ReportRecord {
         let text = serde_json::to_string_pretty(self);
         let mut text = text.map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
         text.push('\n');
-        // Nothing is read from it again, so it need not survive a loss of power: no sync.
-        Ok(fs::replace_unsynced(&path, text.as_bytes())?)
+        Ok(fs::replace_private(&path, text.as_bytes())?)
     }
 }
 
