@@ -66,9 +66,8 @@ fn a_refusal_before_anything_was_created_attempts_no_teardown() {
 #[test]
 fn a_process_that_could_not_start_leaves_nothing_to_destroy() {
     let project = without_remediation();
-    let program = project.write_outside("broken", "#!/nowhere/at/all\n");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    project.config(&json!({"argv": [program]}));
+    // More than the kernel takes for one variable.
+    project.config(&json!({"environment": {"set": {"BIG": "x".repeat(200_000)}}}));
     project.run(&[]).stopped(3, "needs_input");
     assert_eq!(only_end(&project), ["succeeded", "not_attempted", "failed", "launch"]);
 }
