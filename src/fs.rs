@@ -354,6 +354,35 @@ pub fn temporary_folder(parent: &Path) -> Result<tempfile::TempDir> {
         .map_err(|e| FileError::new("make a temporary folder in", parent, e))
 }
 
+/// Removes a temporary folder with all it holds, also folders in it that were made read-only; one that is gone is no error.
+pub fn remove_temporary(folder: tempfile::TempDir) -> Result<()> {
+    remove_stubborn_folder(&folder.keep())
+}
+
+/// As [`remove_folder`], also if folders in it were made read-only.
+pub fn remove_stubborn_folder(path: &Path) -> Result<()> {
+    match remove_folder(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            allow_entry(path);
+            remove_folder(path)
+        }
+        other => other,
+    }
+}
+
+/// Lets the user into a folder and those below it; what cannot be changed shows up when it is removed.
+fn allow_entry(folder: &Path) {
+    // Setting permissions follows a link, and a link leads elsewhere.
+    let is_real = folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+    if is_real
+        && std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).is_ok()
+        && let Ok(entries) = std::fs::read_dir(folder)
+    {
+        let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        entries.filter_map(io::Result::ok).filter(is_folder).for_each(|entry| allow_entry(&entry.path()));
+    }
+}
+
 /// The folder a path lies in.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))

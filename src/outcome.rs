@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::evidence::ReportTally;
 use crate::ids::{AgentId, TaskId};
 
 /// Why a run stopped.
@@ -81,6 +82,8 @@ pub struct RunResult {
     pub last_commit: Option<String>,
     /// Why the last commit could not be made.
     pub commit_error: Option<String>,
+    /// What became of the reports of its sessions; it changes nothing else.
+    pub report: ReportTally,
     /// Whether every task of the chosen part is done.
     pub stage_complete: bool,
     /// Unfinished tasks of the chosen part, each with what it waits for.

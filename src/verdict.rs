@@ -58,6 +58,19 @@ pub enum Verdict {
     Interrupted,
 }
 
+impl Verdict {
+    /// The same verdict, its reason in other words.
+    #[must_use]
+    pub fn with_reason(self, change: impl FnOnce(&str) -> String) -> Self {
+        match self {
+            Self::Quarantine { reason, tampering } => Self::Quarantine { reason: change(&reason), tampering },
+            Self::Wait { reason } => Self::Wait { reason: change(&reason) },
+            Self::Escalate { reason } => Self::Escalate { reason: change(&reason) },
+            Self::Stands(_) | Self::Blocked | Self::Interrupted => self,
+        }
+    }
+}
+
 /// Decides, in the order in which the reasons outrank each other.
 pub fn judge(facts: Facts<'_>) -> Verdict {
     if !facts.tampering.is_empty() {
@@ -71,6 +84,12 @@ pub fn judge(facts: Facts<'_>) -> Verdict {
     if facts.after.is_settled_by(facts.agent, facts.work) {
         return match facts.after.status {
             Status::Blocked => Verdict::Blocked,
+            // Whoever still lives may go on changing what was just judged.
+            _ if !facts.result.survivors.is_empty() => {
+                let left: Vec<_> = facts.result.survivors.iter().map(ToString::to_string).collect();
+                let reason = format!("processes of the session could not be ended: {}", names(&left));
+                Verdict::Quarantine { reason, tampering: false }
+            }
             status => Verdict::Stands(status),
         };
     }
@@ -277,5 +296,31 @@ mod tests {
         let all: Vec<String> = (1..=12).map(|number| format!("f{number}")).collect();
         assert_eq!(names(&all[..10]), "f1, f2, f3, f4, f5, f6, f7, f8, f9, f10");
         assert_eq!(names(&all), "f1, f2, f3, f4, f5, f6, f7, f8, f9, f10 and 2 more");
+    }
+
+    #[test]
+    fn a_good_session_that_left_processes_behind_has_failed_and_an_earlier_failure_keeps_its_own_reason() {
+        let judged = |status: Status, survivors: &[&str]| {
+            let agent: AgentId = "auto-qa-000102030405".parse().unwrap();
+            let after = Row { status, owner: Some(agent.clone()), ..Row::default() };
+            let mut result = ExecutionResult::without_process(Ended::Exited, None);
+            result.exit = Some(Exit::Code(3));
+            let named = |name: &&str| crate::session::LeakedProcess { pid: 7, name: (*name).to_owned() };
+            result.survivors = survivors.iter().map(named).collect();
+            let (tampering, violations, tail) = (&[], &[], "");
+            judge(Facts {
+                agent: &agent,
+                work: Work::Claim,
+                after: &after,
+                tampering,
+                violations,
+                result: &result,
+                tail,
+            })
+        };
+        assert_eq!(judged(Status::Review, &[]), Verdict::Stands(Status::Review));
+        let reason = "processes of the session could not be ended: one (7), two (7)".to_owned();
+        assert_eq!(judged(Status::Review, &["one", "two"]), Verdict::Quarantine { reason, tampering: false });
+        assert_eq!(judged(Status::InProgress, &["one"]), judged(Status::InProgress, &[]));
     }
 }

@@ -6,6 +6,7 @@
 mod command;
 mod environment;
 mod read;
+mod records;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::strict::{self, Fault};
 
 pub use command::{CommandError, Placeholders, expand, find_executable};
 pub use environment::{Environment, EnvironmentRules};
+pub use records::{Report, Retention};
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +90,10 @@ pub struct Config {
     pub git_hooks: Hooks,
     /// What becomes of changes outside a session's scope.
     pub on_violation: OnViolation,
+    /// How much of `state/runs` is kept.
+    pub retention: Retention,
+    /// Where each session's final evidence is sent; nowhere if `None`.
+    pub report: Option<Report>,
 }
 
 impl Config {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::environment::{self, Environment};
+use super::records::{self, Retention};
 use super::{Config, ConfigError, Hooks, OnViolation};
 use crate::ids::Role;
 use crate::strict::{Document, Fault, Fields, path_problem, texts_of};
@@ -19,7 +20,7 @@ use crate::strict::{Document, Fault, Fields, path_problem, texts_of};
 struct Whole(&'static str, RangeInclusive<u32>, u32);
 
 /// A length of time in seconds: key, whether zero is allowed, greatest value, default.
-struct Seconds(&'static str, bool, f64, u64);
+pub(super) struct Seconds(pub(super) &'static str, pub(super) bool, pub(super) f64, pub(super) u64);
 
 const MAX_SESSIONS: Whole = Whole("max_sessions", 1..=10_000, 1_000);
 const MAX_TASK_SESSIONS: Whole = Whole("max_task_sessions", 1..=1_000, 12);
@@ -31,7 +32,7 @@ const KILL_GRACE: Seconds = Seconds("kill_grace_seconds", true, 600.0, 5);
 const EXCLUDE: [&str; 5] = ["node_modules", ".venv", "__pycache__", "dist", "coverage"];
 
 /// Keys of later versions.
-const LATER: [&str; 16] = [
+const LATER: [&str; 14] = [
     "agent",
     "agents_by_role",
     "dialect",
@@ -46,8 +47,6 @@ const LATER: [&str; 16] = [
     "reviewer_differs",
     "budget",
     "on_limit",
-    "retention",
-    "report",
 ];
 
 pub(super) fn defaults() -> Config {
@@ -68,6 +67,8 @@ pub(super) fn defaults() -> Config {
         git_commits: true,
         git_hooks: Hooks::Off,
         on_violation: OnViolation::Stop,
+        retention: Retention::default(),
+        report: None,
     }
 }
 
@@ -114,6 +115,8 @@ fn config(fields: &mut Fields<'_>) -> Config {
             &[("stop", OnViolation::Stop), ("set_aside", OnViolation::SetAside)],
         )
         .unwrap_or(default.on_violation),
+        retention: fields.object("retention", records::retention).unwrap_or_default(),
+        report: fields.object("report", records::report).flatten(),
     };
     fields.finish(&LATER);
     config
@@ -125,7 +128,7 @@ fn whole(fields: &mut Fields<'_>, Whole(key, range, default): &Whole) -> u32 {
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(*default)
 }
 
-fn seconds(fields: &mut Fields<'_>, Seconds(key, zero, greatest, default): &Seconds) -> Duration {
+pub(super) fn seconds(fields: &mut Fields<'_>, Seconds(key, zero, greatest, default): &Seconds) -> Duration {
     let wanted = match zero {
         true => format!("a number from 0 to {greatest}"),
         false => format!("a number above 0 and at most {greatest}"),
@@ -217,7 +220,9 @@ mod tests {
             "exit_grace_seconds": 0, "kill_grace_seconds": 600, "max_prompt_chars": 48000,
             "context_files": ["AGENTS.md", "roles/{role}.md"], "exclude": ["out"], "watch": ["generated/x"],
             "environment": {"set": {"A": ""}, "remove": ["B"], "pass": null, "by_role": {"qa": {"pass": ["PATH"]}}},
-            "git_commits": false, "git_hooks": "run", "on_violation": "set_aside"
+            "git_commits": false, "git_hooks": "run", "on_violation": "set_aside",
+            "retention": {"runs": 9, "days": 8, "bytes": 7},
+            "report": {"url": "https://host/x", "headers_from_env": {"X-Key": "HOST_KEY"}, "timeout_seconds": 1.5}
         }"#;
         let config = parsed(json).unwrap();
         let qa: Role = "qa".parse().unwrap();
@@ -235,6 +240,10 @@ mod tests {
             (config.git_commits, config.git_hooks, config.on_violation),
             (false, Hooks::Run, OnViolation::SetAside)
         );
+        assert_eq!(config.retention, Retention { runs: 9, days: 8, bytes: 7 });
+        let report = config.report.unwrap();
+        assert_eq!((report.url.as_str(), report.timeout), ("https://host/x", Duration::from_millis(1500)));
+        assert_eq!(report.headers_from_env["X-Key"], "HOST_KEY");
     }
 
     /// What is refused, and the one fault it is.

@@ -71,14 +71,14 @@ pub(super) fn plan(
     }
     let paths = if aftermath.head_moved { Vec::new() } else { aftermath.in_scope.clone() };
     let message = message(run, held, settlement)?;
-    intend(run, (&held.name.agent, &held.card.id, &settlement.row), message, paths)
+    intend(run, (&held.name.agent, &held.card.id, &settlement.row), &message, paths)
 }
 
 /// Writes the intent of a commit on top of HEAD, of the task with the row it will have.
 pub(super) fn intend(
     run: &Run<'_>,
     (agent, task, row): (&AgentId, &TaskId, &Row),
-    message: String,
+    message: &str,
     paths: Vec<RelPath>,
 ) -> Result<Planned, Failure> {
     let Some(git) = &run.git else { return Ok(Planned::Nothing) };
@@ -89,7 +89,7 @@ pub(super) fn intend(
         task: task.clone(),
         parent: head.commit,
         branch: head.branch,
-        message,
+        message: redacted(run, message),
         paths,
         at: run.clock.now(),
         events: row.events.len(),
@@ -112,7 +112,7 @@ pub(super) fn record(run: &mut Run<'_>, card: &TaskCard, row: &Row) -> Result<()
         title: &card.title,
     };
     let message = commit::compose(&Words::Blocked { reason: &reason }, &trailers);
-    let planned = intend(run, (&agent, &card.id, row), message, Vec::new())?;
+    let planned = intend(run, (&agent, &card.id, row), &message, Vec::new())?;
     let locked = run.desk.lock()?;
     locked.write(&Batch::default().row(&card.stage, &card.id, row))?;
     drop(locked);
@@ -131,18 +131,24 @@ pub(super) fn record(run: &mut Run<'_>, card: &TaskCard, row: &Row) -> Result<()
 pub(super) fn make(run: &mut Run<'_>, planned: Planned) -> Checkpoint {
     match planned {
         Planned::Nothing => Checkpoint::default(),
-        Planned::Refused(error) => Checkpoint { error: Some(error), ..Checkpoint::default() },
+        Planned::Refused(error) => Checkpoint { error: Some(redacted(run, &error)), ..Checkpoint::default() },
         Planned::Commit(intent) => {
             let subject = intent.message.lines().next().unwrap_or_default().to_owned();
             match commit(run, &intent) {
                 Ok(commit) => Checkpoint { commit: Some(commit.to_string()), error: None, subject },
                 Err(failure) => {
                     let kept = "the work is kept, and the next start tries the commit again";
-                    Checkpoint { commit: None, error: Some(format!("{}; {kept}", failure.reason())), subject }
+                    // A hook's or git's own words may quote anything.
+                    let error = redacted(run, &format!("{}; {kept}", failure.reason()));
+                    Checkpoint { commit: None, error: Some(error), subject }
                 }
             }
         }
     }
+}
+
+fn redacted(run: &Run<'_>, text: &str) -> String {
+    run.redactor.text(text).into_owned()
 }
 
 fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {

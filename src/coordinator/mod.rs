@@ -15,6 +15,7 @@ pub mod people;
 pub mod people_commit;
 pub mod prepare;
 mod program;
+mod records;
 pub mod recover;
 mod session;
 mod settle;
@@ -24,6 +25,7 @@ mod summary;
 use crate::clock::Clock;
 use crate::commit::Repository;
 use crate::config::Config;
+use crate::evidence::{Redactor, ReportTally};
 use crate::ids::AgentId;
 use crate::observe::{Event, Observer};
 use crate::outcome::{RunResult, Stop};
@@ -45,6 +47,7 @@ struct Tally {
     last_session: Option<AgentId>,
     last_commit: Option<String>,
     commit_error: Option<String>,
+    report: ReportTally,
 }
 
 /// A run that holds the run lock.
@@ -63,6 +66,7 @@ struct Run<'a> {
     git: Option<Repository>,
     snapshotter: Snapshotter,
     guard: Guard,
+    redactor: Redactor,
     tally: Tally,
 }
 
@@ -81,7 +85,9 @@ pub fn run(opening: &start::Opening<'_>) -> Result<RunResult, Failure> {
         start::Opened::Busy(result) => return Ok(*result),
         start::Opened::Ours(lock, run) => (lock, run),
     };
-    let result = match drive(&mut run) {
+    let end = drive(&mut run);
+    records::retain(&run);
+    let result = match end {
         Ok(end) => summary::of(&run, end),
         Err(failure) if run.tally.launched > 0 => summary::failed(&run, &failure),
         Err(failure) => return Err(failure),
@@ -95,6 +101,8 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
     if recover::put_in_order(run)? == recover::Order::CommitFailed {
         return Ok(LoopEnd::CommitFailed);
     }
+    records::close_left_open(run);
+    records::retain(run);
     let mut last_look: Option<Guarded> = None;
     while run.tally.launched < run.config.max_sessions {
         if let Some(signal) = run.signals.first() {

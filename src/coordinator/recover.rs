@@ -3,7 +3,6 @@
 //! What cannot be attributed to an interrupted session stops the run with its list; nothing is discarded.
 
 use crate::commit::{Action, Trailers, Words, compose};
-use crate::evidence::{RecordStatus, RunRecord};
 use crate::fs;
 use crate::ids::TaskId;
 use crate::observe::Event;
@@ -20,6 +19,7 @@ use super::Run;
 use super::checkpoint::{self, Checkpoint};
 use super::failure::Failure;
 use super::memo::Memo;
+use super::records::{self, End};
 use super::{ground, settle, start};
 
 /// What putting in order came to.
@@ -179,9 +179,9 @@ fn settle_interrupted(
         title: &task.card.title,
     };
     let message = compose(&Words::Recovered, &trailers);
-    let planned = checkpoint::intend(run, (&agent, id, &row), message, paths)?;
+    let planned = checkpoint::intend(run, (&agent, id, &row), &message, paths)?;
     // Before the claim is gone, which alone says where the record lies.
-    close_record(run, task)?;
+    close_record(run, task, &agent)?;
     let locked = run.desk.lock()?;
     locked.write(&batch.row(&task.card.stage, id, &row))?;
     drop(locked);
@@ -193,14 +193,12 @@ fn settle_interrupted(
 }
 
 /// Says in the interrupted session's record that it is over.
-fn close_record(run: &Run<'_>, task: &Interrupted) -> Result<(), Failure> {
+fn close_record(run: &mut Run<'_>, task: &Interrupted, agent: &crate::ids::AgentId) -> Result<(), Failure> {
     let Some(claim) = &task.row.claim else { return Ok(()) };
     let folder = run.project.session(&claim.agent, claim.session);
     fs::remove_leftovers(&folder, 0)?;
-    let Some(mut record) = RunRecord::read(&folder)? else { return Ok(()) };
-    record.status = RecordStatus::Recovered;
-    record.finished_at = Some(run.clock.stamp());
-    Ok(record.write(&folder)?)
+    let end = if task.row.is_settled_by(agent, claim.work) { End::Settled } else { End::Interrupted };
+    records::close(run, &folder, end)
 }
 
 /// Tells observers, and keeps what the checkpoint came to for the result.

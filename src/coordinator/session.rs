@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::evidence::{PartRecord, RECORD_SCHEMA, RecordStatus, RunRecord};
+use crate::evidence::{Outcome, PartRecord, RECORD_SCHEMA, RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
 use crate::observe::{Event, SessionName};
@@ -21,12 +21,15 @@ use super::failure::Failure;
 use super::ground::{self, Ground};
 use super::prepare::{self, Command};
 use super::settle::{self, Settlement};
-use super::{Run, aside};
+use super::{Run, aside, records};
 use crate::config::OnViolation;
 use crate::workspace::Guarded;
 
 /// How much of each output stream a reason carries, in bytes.
 const TAIL: usize = 2000;
+
+/// How much more of it is looked through for secrets, so that none is cut in two.
+const LEAD: usize = 8000;
 
 /// How long the coordinator waits for the state lock before it ends a session; a pending record makes killing safe.
 const HOLD: std::time::Duration = std::time::Duration::from_secs(2);
@@ -53,7 +56,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
         work: item.work,
     };
     let command = prepare::command(run.project, run.config, run.host, &name)?;
-    let temporary = fs::temporary_folder(outside(run))?;
+    let temporary = fs::temporary_folder(records::outside(run))?;
     let ground = ground::check(run, guarded)?;
     let gathered = gather(run, &name, &card);
     if let Err(fault @ PromptFault::Configuration(_)) = gathered {
@@ -61,6 +64,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     }
     let commit = ground.head.as_ref().map(|head| head.commit.to_string());
     let held = claim::take(run, name, card, commit)?;
+    run.redactor.begin_session(held.token.text());
     let max = run.config.max_prompt_chars;
     let prompt = gathered.and_then(|parts| {
         prompt::assemble(&assignment(run, &held.name, &held.card), &parts, &packet_row(&held.row), max)
@@ -76,10 +80,13 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     fs::make_private_folder(&folder)?;
     let mut record = record(run, &held, &command);
     let over = match prompt {
-        Ok(prompt) => Over::Ran(execute(run, &held, (&command, &prompt, temporary.path()), (&folder, &mut record))?),
+        Ok(prompt) => {
+            let result = execute(run, &held, (&command, &prompt, temporary.path()), (&folder, &mut record))?;
+            records::cleaned(&mut record, fs::remove_temporary(temporary));
+            Over::Ran(result)
+        }
         Err(fault) => Over::NoPrompt(fault),
     };
-    drop(temporary);
     conclude(run, held, &ground, (over, folder, record))
 }
 
@@ -142,6 +149,10 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
         tampering: Vec::new(),
         findings: Vec::new(),
         kept: Vec::new(),
+        outcome: Outcome::Unknown,
+        failed_stage: None,
+        teardown: Teardown::not_attempted(),
+        temporary: None,
         result: None,
         commit: None,
         commit_error: None,
@@ -161,7 +172,8 @@ fn execute(
     let prompt_file = folder.join("prompt.md");
     fs::replace_private(&prompt_file, prompt.text.as_bytes())?;
     fs::make_folder(&run.project.root().join("state/commit_messages"))?;
-    record.write(folder)?;
+    record.temporary = Some(temporary.to_owned());
+    record.write(folder, &run.redactor)?;
     let places = (run.project, run.config, run.host);
     let launch = Launch {
         argv: command.to_exec(),
@@ -185,14 +197,8 @@ fn execute(
     crate::fault::point("session:launch");
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
+    records::destroyed(&mut record.teardown, &result);
     Ok(result)
-}
-
-/// The folder for temporary folders; one inside the root would make a session's scratch files changes of the tree.
-fn outside<'r>(run: &'r Run<'_>) -> &'r Path {
-    let given = run.host.temporary.as_path();
-    let is_inside = given.canonicalize().is_ok_and(|given| given.starts_with(run.project.root()));
-    if is_inside { Path::new("/tmp") } else { given }
 }
 
 /// Lets the supervisor see the task's transition.
@@ -232,8 +238,8 @@ fn conclude(
     let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
     let mut aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
     aftermath.tampering.extend(displaced);
-    unstage(run)?;
-    let verdict = judge(&held, &aftermath, &over, &folder);
+    unstage(run, &mut record.teardown)?;
+    let verdict = judge(run, &held, (&aftermath, &over, &folder));
     if let Over::Ran(result) = &over {
         record.execution = Some(result.clone());
     }
@@ -269,23 +275,24 @@ fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
 }
 
 /// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.
-fn unstage(run: &mut Run<'_>) -> Result<(), Failure> {
+fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
     let Some(git) = &mut run.git else { return Ok(()) };
     let staged = git.staged()?;
-    // A lock file that the session left is named when the commit meets it.
-    if !staged.is_empty() && git.unstage(&staged).is_err() {
-        (run.observe)(&Event::Warning { text: "git's index could not be brought back to HEAD".to_owned() });
+    if !staged.is_empty() {
+        // A lock file that the session left is named when the commit meets it.
+        let done = git.unstage(&staged).map_err(|error| Failure::from(error).reason());
+        teardown.cleaned(done.map_err(|reason| format!("git's index could not be brought back to HEAD: {reason}")));
     }
     Ok(())
 }
 
-fn judge(held: &Held, aftermath: &Aftermath, over: &Over, folder: &Path) -> Verdict {
+fn judge(run: &Run<'_>, held: &Held, (aftermath, over, folder): (&Aftermath, &Over, &Path)) -> Verdict {
     let result = match over {
         Over::Ran(result) => result,
         Over::NoPrompt(fault) => return Verdict::Escalate { reason: format!("the prompt could not be made: {fault}") },
     };
-    let tail = tails(folder);
-    verdict::judge(Facts {
+    let tail = tails(run, folder);
+    let verdict = verdict::judge(Facts {
         agent: &held.name.agent,
         work: held.name.work,
         after: &aftermath.row,
@@ -293,13 +300,24 @@ fn judge(held: &Held, aftermath: &Aftermath, over: &Over, folder: &Path) -> Verd
         violations: &aftermath.violations,
         result,
         tail: &tail,
-    })
+    });
+    verdict.with_reason(|reason| run.redactor.text(reason).into_owned())
 }
 
-/// The ends of both output streams, standard error last.
-fn tails(folder: &Path) -> String {
-    let parts = ["stdout.log", "stderr.log"].map(|name| session::tail(&folder.join(name), TAIL));
+/// The ends of both output streams without secrets, standard error last.
+fn tails(run: &Run<'_>, folder: &Path) -> String {
+    let parts = ["stdout.log", "stderr.log"].map(|name| {
+        let tail = session::tail(&folder.join(name), TAIL + LEAD);
+        last_bytes(&run.redactor.text(&tail), TAIL).to_owned()
+    });
     parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The last bytes of a text, at most `max`, from the beginning of a character.
+fn last_bytes(text: &str, max: usize) -> &str {
+    let from = text.len().saturating_sub(max);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    &text[from..]
 }
 
 /// Writes the final record and tells observers what it came to.
@@ -318,12 +336,14 @@ fn finish(
     record.result = Some(settlement.describe(verdict));
     record.commit.clone_from(&committed.commit);
     record.commit_error.clone_from(&committed.error);
-    record.write(folder)?;
+    records::weigh(&mut record, verdict, aftermath);
+    record.write(folder, &run.redactor)?;
+    records::publish(run, folder, &record);
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
-    let good = matches!(verdict, Verdict::Stands(_));
+    let good = matches!(verdict, Verdict::Stands(_)) && record.teardown.failed_stage(None).is_none();
     let outcome = settlement.outcome.clone();
     (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms });
-    for finding in &aftermath.findings {
+    for finding in aftermath.findings.iter().chain(&record.teardown.faults) {
         (run.observe)(&Event::Warning { text: finding.clone() });
     }
     if settlement.row.external_wait {

@@ -21,7 +21,7 @@ use super::failure::Failure;
 use super::holder::{self, RunLock, Taken};
 use super::prepare::Host;
 use super::program::GitProgram;
-use super::{Run, Tally, summary};
+use super::{Run, Tally, records, summary};
 
 /// What a run is asked for.
 pub struct Opening<'a> {
@@ -89,6 +89,7 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         observe: opening.observe,
         snapshotter: snapshotter(project, config, git.as_ref()),
         guard: Guard::new(project),
+        redactor: records::redactor(config, opening.host),
         desk,
         plan,
         board,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::evidence::ReportTally;
 use crate::outcome::{RunResult, Stop};
 use crate::plan::Plan;
 use crate::tracker::ready::{self, Board, Part};
@@ -28,6 +29,7 @@ pub(super) fn of(run: &Run<'_>, end: LoopEnd) -> RunResult {
     result.last_session.clone_from(&run.tally.last_session);
     result.last_commit.clone_from(&run.tally.last_commit);
     result.commit_error.clone_from(&run.tally.commit_error);
+    result.report = run.tally.report;
     result
 }
 
@@ -62,6 +64,7 @@ pub(super) fn standing(plan: &Plan, board: &Board, part: &Part) -> RunResult {
         last_session: None,
         last_commit: None,
         commit_error: None,
+        report: ReportTally::default(),
         stage_complete: part.tasks(plan, board).iter().all(|task| board.row(&task.id).status == Status::Done),
         waiting: outlook.waiting,
         unsatisfiable: outlook.unsatisfiable,

@@ -1,6 +1,15 @@
 //! `run.json`: one record per session that says exactly what happened; written as `running` before the process exists.
 //!
-//! Owns the record's shape. Additive: a field that an older record lacks reads as absent.
+//! Owns the record's shape, what is taken out of it before it is written, how it is reported and how long it is kept. Additive:
+//! a field that an older record lacks reads as absent or unknown. Only what is redacted is written or sent.
+
+mod post;
+mod redact;
+mod retention;
+mod shapes;
+mod teardown;
+
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,8 +19,33 @@ use crate::ids::{AgentId, Role, TaskId};
 use crate::plan::Work;
 use crate::session::ExecutionResult;
 
-/// The schema number of `run.json`.
-pub const RECORD_SCHEMA: u32 = 2;
+pub use post::{FailureKind, ReportOutcome, ReportTally, Reported, send};
+pub use redact::{REDACTED, Redactor};
+pub use retention::{apply as apply_retention, session_folders};
+pub use teardown::{Attempt, FailedStage, Outcome, Teardown};
+
+/// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`.
+pub const RECORD_SCHEMA: u32 = 3;
+
+/// Names and fixed words of a record: a secret that happens to be one of them must not make the record unreadable.
+const FIXED: [&str; 13] = [
+    "/run_id",
+    "/agent",
+    "/task",
+    "/role",
+    "/action",
+    "/status",
+    "/started_at",
+    "/finished_at",
+    "/outcome",
+    "/failed_stage",
+    "/execution/ended",
+    "/teardown/cleanup",
+    "/teardown/destruction",
+];
+
+/// What a report says in the place of a text that quotes errors or output.
+const WITHHELD: &str = "[withheld]";
 
 /// Whether the session is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +113,18 @@ pub struct RunRecord {
     /// What was moved aside, and what could not be put back.
     #[serde(default)]
     pub kept: Vec<String>,
+    /// Whether the session as a whole succeeded, its teardown included.
+    #[serde(default)]
+    pub outcome: Outcome,
+    /// Where it failed first.
+    #[serde(default)]
+    pub failed_stage: Option<FailedStage>,
+    /// How its end went, apart from how its work went.
+    #[serde(default)]
+    pub teardown: Teardown,
+    /// The session's own temporary folder, while it is there.
+    #[serde(default)]
+    pub temporary: Option<PathBuf>,
     /// What it came to.
     #[serde(default)]
     pub result: Option<Value>,
@@ -91,20 +137,77 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Replaces the record in the session's folder, readable by the user only.
-    pub fn write(&self, folder: &std::path::Path) -> Result<(), JsonError> {
+    /// Replaces the record in the session's folder, readable by the user only and without secrets.
+    pub fn write(&self, folder: &Path, redactor: &Redactor) -> Result<(), JsonError> {
         let path = folder.join("run.json");
-        let mut text =
-            serde_json::to_string_pretty(self).map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
+        let text = self.redacted(redactor).and_then(|value| serde_json::to_string_pretty(&value));
+        let mut text = text.map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
         text.push('\n');
         Ok(fs::replace_private(&path, text.as_bytes())?)
     }
 
     /// Reads the record of a session, if there is one that this version understands.
-    pub fn read(folder: &std::path::Path) -> Result<Option<Self>, FileError> {
+    pub fn read(folder: &Path) -> Result<Option<Self>, FileError> {
         let bytes = fs::read_if_present(&folder.join("run.json"))?;
         let record: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Ok(record.filter(|record| record.schema <= RECORD_SCHEMA))
+    }
+
+    /// What a report of the session holds: the record, less the texts that quote errors and output.
+    pub fn for_report(&self, redactor: &Redactor) -> Vec<u8> {
+        let mut value = self.redacted(redactor).unwrap_or_default();
+        for quoting in ["/commit_error", "/result/reason", "/execution/ended/could_not_start/reason"] {
+            if let Some(text) = value.pointer_mut(quoting).filter(|text| text.is_string()) {
+                *text = WITHHELD.into();
+            }
+        }
+        if let Some(Value::Array(faults)) = value.pointer_mut("/teardown/faults") {
+            faults.fill(WITHHELD.into());
+        }
+        serde_json::to_vec(&value).unwrap_or_default()
+    }
+
+    fn redacted(&self, redactor: &Redactor) -> Result<Value, serde_json::Error> {
+        let original = serde_json::to_value(self)?;
+        let mut value = original.clone();
+        redactor.value(&mut value);
+        for place in FIXED {
+            if let (Some(word @ Value::String(_)), Some(redacted)) = (original.pointer(place), value.pointer_mut(place))
+            {
+                *redacted = word.clone();
+            }
+        }
+        Ok(value)
+    }
+}
+
+/// The outcome of a session's report, as `report.json` in its folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportRecord {
+    /// The version of these fields.
+    pub schema: u32,
+    /// `<agent>.<n>`.
+    pub run_id: String,
+    /// UTC.
+    pub at: String,
+    /// What became of it.
+    #[serde(flatten)]
+    pub reported: Reported,
+}
+
+impl ReportRecord {
+    /// The record of a report of that session.
+    pub fn new(run_id: String, at: String, reported: Reported) -> Self {
+        Self { schema: 1, run_id, at, reported }
+    }
+
+    /// Writes it into the session's folder, readable by the user only.
+    pub fn write(&self, folder: &Path) -> Result<(), JsonError> {
+        let path = folder.join("report.json");
+        let text = serde_json::to_string_pretty(self);
+        let mut text = text.map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
+        text.push('\n');
+        Ok(fs::replace_private(&path, text.as_bytes())?)
     }
 }
 
@@ -112,61 +215,70 @@ impl RunRecord {
 mod tests {
     use super::*;
     use crate::session::Ended;
+    use serde_json::json;
 
-    fn running() -> RunRecord {
-        RunRecord {
-            schema: RECORD_SCHEMA,
-            run_id: "auto-qa-000000000000.1".to_owned(),
-            agent: "auto-qa-000000000000".parse().unwrap(),
-            session: 1,
-            task: "S00-001".parse().unwrap(),
-            role: "qa".parse().unwrap(),
-            action: Work::Review,
-            status: RecordStatus::Running,
-            started_at: "2026-11-30T03:05:12Z".to_owned(),
-            finished_at: None,
-            argv: vec!["agent".to_owned()],
-            prompt_characters: 7,
-            prompt_parts: vec![PartRecord { part: "assignment".to_owned(), characters: 7 }],
-            execution: Some(ExecutionResult::without_process(Ended::Exited, None)),
-            scope_violations: vec!["a.txt".to_owned()],
-            tampering: Vec::new(),
-            findings: Vec::new(),
-            kept: Vec::new(),
-            result: Some(serde_json::json!({"verdict": "stands"})),
-            commit: None,
-            commit_error: None,
-        }
+    /// A record of schema 2, as an earlier version wrote it.
+    fn old() -> Value {
+        json!({
+            "schema": 2, "run_id": "auto-qa-000102030405.1", "agent": "auto-qa-000102030405", "session": 1,
+            "task": "S00-001", "role": "qa", "action": "review", "status": "finished", "started_at": "2026-01-01T00:00:00Z",
+            "argv": ["agent"], "prompt_characters": 1, "prompt_parts": [],
+        })
     }
 
     #[test]
-    fn a_written_record_reads_back_the_same_and_is_the_users_own() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(RunRecord::read(folder.path()).unwrap(), None);
-        running().write(folder.path()).unwrap();
-        assert_eq!(RunRecord::read(folder.path()).unwrap(), Some(running()));
-        let mode = folder.path().join("run.json").metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+    fn an_older_record_reads_as_unknown() {
+        let record: RunRecord = serde_json::from_value(old()).unwrap();
+        assert_eq!(record.teardown, Teardown::default());
+        assert_eq!(record.teardown.cleanup, Attempt::Unknown);
+        assert_eq!(record.teardown.destruction, Attempt::Unknown);
+        assert_eq!((record.outcome, record.failed_stage), (Outcome::Unknown, None));
     }
 
     #[test]
-    fn an_older_record_reads_without_what_it_lacks_and_a_newer_or_broken_one_not_at_all() {
+    fn a_secret_that_is_a_word_of_the_record_does_not_make_it_unreadable() {
+        let mut record: RunRecord = serde_json::from_value(old()).unwrap();
+        record.execution = Some(ExecutionResult::without_process(Ended::Interrupted, None));
+        record.argv.push("finished".to_owned());
+        let words = ["finished", "interrupted", "auto-qa-000102030405", "succeeded"];
+        let named = words.map(|word| ("A_KEY".into(), word.into()));
+        let redactor = Redactor::new(named.iter().map(|(name, value)| (name, value)), |_| false);
         let folder = tempfile::tempdir().unwrap();
-        let mut old = serde_json::to_value(running()).unwrap();
-        let keys = old.as_object_mut().unwrap();
-        keys.insert("schema".to_owned(), 1.into());
-        for later in ["finished_at", "execution", "scope_violations", "tampering", "findings", "kept", "result"] {
-            keys.remove(later).unwrap();
-        }
-        let put = |text: &str| fs::replace(&folder.path().join("run.json"), text.as_bytes()).unwrap();
-        put(&old.to_string());
+        record.write(folder.path(), &redactor).unwrap();
         let read = RunRecord::read(folder.path()).unwrap().unwrap();
-        assert_eq!((read.schema, read.execution, read.result), (1, None, None));
-        old["schema"] = (RECORD_SCHEMA + 1).into();
-        put(&old.to_string());
+        assert_eq!((read.agent, read.status), (record.agent, record.status));
+        assert_eq!(read.argv, ["agent", REDACTED]);
+    }
+
+    #[test]
+    fn a_newer_record_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut newer = old();
+        newer["schema"] = json!(RECORD_SCHEMA + 1);
+        fs::replace(&folder.path().join("run.json"), newer.to_string().as_bytes()).unwrap();
         assert_eq!(RunRecord::read(folder.path()).unwrap(), None);
-        put("{");
-        assert_eq!(RunRecord::read(folder.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn neither_record_nor_report_holds_a_secret_and_the_report_quotes_nothing() {
+        let mut record: RunRecord = serde_json::from_value(old()).unwrap();
+        record.argv.push("--key=hunter2hunter2".to_owned());
+        record.commit_error = Some("hook said hunter2hunter2".to_owned());
+        record.result = Some(json!({"verdict": "escalated", "reason": "it printed: no login for hunter2hunter2"}));
+        record.teardown.destroyed(Err("still there: hunter2hunter2".to_owned()));
+        let ended = Ended::CouldNotStart { reason: "no hunter2hunter2".to_owned() };
+        record.execution = Some(ExecutionResult::without_process(ended, None));
+        let (name, value) = ("A_KEY".into(), "hunter2hunter2".into());
+        let redactor = Redactor::new([(&name, &value)], |_| false);
+        let folder = tempfile::tempdir().unwrap();
+        record.write(folder.path(), &redactor).unwrap();
+        let written = String::from_utf8(fs::read(&folder.path().join("run.json")).unwrap()).unwrap();
+        assert!(!written.contains("hunter2") && written.contains("it printed: no login for [redacted]"), "{written}");
+        let report = String::from_utf8(record.for_report(&redactor)).unwrap();
+        assert!(
+            !report.contains("hunter2") && !report.contains("hook said") && !report.contains("printed"),
+            "{report}"
+        );
+        assert!(!report.contains("still there") && report.contains("escalated"), "{report}");
     }
 }

@@ -98,6 +98,7 @@ mod tests {
             signal: None,
             reason: None,
             holder: None,
+            report: crate::outcome::ReportTally::default(),
         }
     }
 

@@ -106,6 +106,12 @@ pub struct LeakedProcess {
     pub name: String,
 }
 
+impl fmt::Display for LeakedProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.pid)
+    }
+}
+
 /// Everything observed about one session, from its launch until nothing of its tree lived.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
