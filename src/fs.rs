@@ -315,7 +315,7 @@ pub fn copy_aside(from: &Path, to: &Path) -> Result<bool> {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(false),
         Err(e) => return Err(fail(e)),
     };
-    open_up(from, &kind);
+    open_up(from, kind);
     if kind.is_dir() {
         make_folder(to)?;
         for entry in list(from)?.unwrap_or_default() {
@@ -335,7 +335,7 @@ pub fn copy_aside(from: &Path, to: &Path) -> Result<bool> {
 }
 
 /// Makes what a session closed to its own user readable again; where that fails, the next step says why.
-fn open_up(path: &Path, kind: &std::fs::FileType) {
+fn open_up(path: &Path, kind: std::fs::FileType) {
     let wanted = if kind.is_dir() { 0o700 } else { 0o600 };
     if kind.is_symlink() || !path.metadata().is_ok_and(|metadata| metadata.mode() & wanted != wanted) {
         return;

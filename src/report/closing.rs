@@ -98,7 +98,7 @@ mod tests {
             signal: None,
             reason: None,
             holder: None,
-            report: crate::outcome::ReportTally::default(),
+            report: crate::evidence::ReportTally::default(),
         }
     }
 
