@@ -88,6 +88,7 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         guard: Guard::new(project),
         desk,
         plan,
+        is_plan_rendered: false,
         board,
         part,
         git,
@@ -160,13 +161,14 @@ pub(super) fn check_ignored(project: &Project, git: &Repository, config_path: &s
     Ok(())
 }
 
-/// Converts the state of the original coordinator before the first write.
-pub(super) fn ensure_converted(run: &mut Run<'_>) -> Result<(), Failure> {
+/// Converts the state of the original coordinator before the first write; says whether there was anything to convert.
+pub(super) fn ensure_converted(run: &mut Run<'_>) -> Result<bool, Failure> {
     let locked = run.desk.lock()?;
-    if locked.needs_conversion()? {
+    let is_needed = locked.needs_conversion()?;
+    if is_needed {
         locked.convert(&run.plan)?;
         run.board = locked.read(&run.plan)?;
         (run.observe)(&Event::Converted);
     }
-    Ok(())
+    Ok(is_needed)
 }

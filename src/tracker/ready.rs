@@ -194,6 +194,7 @@ pub struct Outlook {
 /// Says of each unfinished task of the part what it waits for.
 pub fn outlook(plan: &Plan, board: &Board, part: &Part) -> Outlook {
     let reachable = reachable(plan, board);
+    let complete = complete_stages(plan, board);
     let mut outlook = Outlook::default();
     for task in part.tasks(plan, board) {
         let row = board.row(&task.id);
@@ -204,7 +205,7 @@ pub fn outlook(plan: &Plan, board: &Board, part: &Part) -> Outlook {
             outlook.external.insert(task.id.clone(), row.reason.clone().unwrap_or_default());
             continue;
         }
-        let why = waits_for(plan, board, task);
+        let why = waits_for((plan, &complete), board, task);
         if !reachable.contains(&task.id) {
             outlook.unsatisfiable.insert(task.id.clone(), why);
         } else if !why.is_empty() {
@@ -214,7 +215,7 @@ pub fn outlook(plan: &Plan, board: &Board, part: &Part) -> Outlook {
     outlook
 }
 
-fn waits_for(plan: &Plan, board: &Board, task: &TaskCard) -> String {
+fn waits_for((plan, complete): (&Plan, &BTreeSet<StageId>), board: &Board, task: &TaskCard) -> String {
     let row = board.row(&task.id);
     if let Some(claim) = &row.claim {
         return format!("held by {}", claim.agent);
@@ -223,7 +224,6 @@ fn waits_for(plan: &Plan, board: &Board, task: &TaskCard) -> String {
         return row.owner.as_ref().map_or_else(String::new, |owner| format!("held by {owner}"));
     }
     let mut open = board.unfinished(task.depends_on.iter().chain(&row.blocked_by));
-    let complete = complete_stages(plan, board);
     let stage = plan.stage(&task.stage);
     let stages = stage.into_iter().flat_map(|stage| &stage.depends_on).filter(|other| !complete.contains(other));
     let mut names: Vec<String> = open.drain(..).map(String::from).collect();
@@ -233,21 +233,79 @@ fn waits_for(plan: &Plan, board: &Board, task: &TaskCard) -> String {
 
 /// The tasks that become done if every session succeeds and every person answers.
 fn reachable(plan: &Plan, board: &Board) -> BTreeSet<TaskId> {
-    let mut reached: BTreeSet<TaskId> =
-        plan.tasks().iter().map(|task| &task.id).filter(|id| board.is_done(id)).cloned().collect();
-    let mut left: Vec<&TaskCard> = plan.tasks().iter().filter(|task| !reached.contains(&task.id)).collect();
-    loop {
-        let unreached_stages: BTreeSet<&StageId> = left.iter().map(|task| &task.stage).collect();
-        let can_finish = |task: &&TaskCard| {
-            let stage = plan.stage(&task.stage);
-            stage.is_some_and(|stage| stage.depends_on.iter().all(|other| !unreached_stages.contains(other)))
-                && task.depends_on.iter().chain(&board.row(&task.id).blocked_by).all(|other| reached.contains(other))
-        };
-        let (now, later): (Vec<_>, Vec<_>) = left.iter().copied().partition(can_finish);
-        if now.is_empty() {
-            return reached;
+    let mut hopes = Hopes::of(plan, board);
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<&TaskCard> =
+        plan.tasks().iter().filter(|task| board.is_done(&task.id) || hopes.is_free(task)).collect();
+    let mut next: BTreeSet<&TaskId> = open.iter().map(|task| &task.id).collect();
+    while let Some(task) = open.pop() {
+        reached.insert(task.id.clone());
+        for freed in hopes.finish(task) {
+            if next.insert(&freed.id) {
+                open.push(freed);
+            }
         }
-        reached.extend(now.into_iter().map(|task| task.id.clone()));
-        left = later;
+    }
+    reached
+}
+
+/// What every task still waits for while one after the other is taken for done.
+struct Hopes<'p> {
+    /// How many tasks and stages a task waits for.
+    missing: BTreeMap<&'p TaskId, usize>,
+    after_task: BTreeMap<TaskId, Vec<&'p TaskCard>>,
+    after_stage: BTreeMap<&'p StageId, Vec<&'p TaskCard>>,
+    /// How many tasks of a stage are left.
+    left: BTreeMap<&'p StageId, usize>,
+}
+
+impl<'p> Hopes<'p> {
+    fn of(plan: &'p Plan, board: &Board) -> Self {
+        let mut hopes = Self {
+            missing: BTreeMap::new(),
+            after_task: BTreeMap::new(),
+            after_stage: BTreeMap::new(),
+            left: BTreeMap::new(),
+        };
+        for task in plan.tasks() {
+            *hopes.left.entry(&task.stage).or_default() += 1;
+        }
+        for task in plan.tasks() {
+            let mut missing = 0;
+            for other in task.depends_on.iter().chain(&board.row(&task.id).blocked_by) {
+                hopes.after_task.entry(other.clone()).or_default().push(task);
+                missing += 1;
+            }
+            // A stage without tasks is complete.
+            let stages = plan.stage(&task.stage).into_iter().flat_map(|stage| &stage.depends_on);
+            for other in stages.filter(|other| hopes.left.contains_key(other)) {
+                hopes.after_stage.entry(other).or_default().push(task);
+                missing += 1;
+            }
+            hopes.missing.insert(&task.id, missing);
+        }
+        hopes
+    }
+
+    fn is_free(&self, task: &TaskCard) -> bool {
+        self.missing.get(&task.id) == Some(&0)
+    }
+
+    /// Takes a task for done; gives back those that wait for nothing any more.
+    fn finish(&mut self, task: &'p TaskCard) -> Vec<&'p TaskCard> {
+        let mut waited = self.after_task.remove(&task.id).unwrap_or_default();
+        if let Some(left) = self.left.get_mut(&task.stage) {
+            *left -= 1;
+            if *left == 0 {
+                waited.extend(self.after_stage.remove(&task.stage).unwrap_or_default());
+            }
+        }
+        let is_freed = |task: &&'p TaskCard| {
+            self.missing.get_mut(&task.id).is_some_and(|missing| {
+                *missing -= 1;
+                *missing == 0
+            })
+        };
+        waited.into_iter().filter(is_freed).collect()
     }
 }

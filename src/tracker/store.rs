@@ -106,6 +106,13 @@ impl Batch {
     }
 }
 
+impl Batch {
+    /// The root-relative paths of all files.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+}
+
 fn card_path(task: &TaskId) -> String {
     format!("planning/tasks/{task}.json")
 }
