@@ -309,3 +309,66 @@ impl<'p> Hopes<'p> {
         waited.into_iter().filter(is_freed).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::{Board, Part, outlook};
+    use crate::plan::{Plan, Stage, TaskCard};
+    use crate::tracker::row::{Row, Status};
+
+    fn stage(id: &str, depends_on: &[&str]) -> Stage {
+        let depends_on = depends_on.iter().map(|id| id.parse().unwrap()).collect();
+        Stage { id: id.parse().unwrap(), title: "Stage".into(), goal: "Goal".into(), order: 0, depends_on }
+    }
+
+    fn card(id: &str, depends_on: &[String]) -> TaskCard {
+        let value = json!({
+            "id": id, "stage": &id[..3], "title": "Task", "role": "backend", "reviewer_role": "qa",
+            "scope": ["src/*"], "outcome": "Something.", "depends_on": depends_on,
+        });
+        TaskCard::parse(Path::new("card"), value.to_string().as_bytes()).unwrap()
+    }
+
+    fn waiting(plan: &Plan, rows: &[(&str, Row)]) -> (Vec<String>, Vec<String>) {
+        let rows: BTreeMap<_, _> = rows.iter().map(|(id, row)| (id.parse().unwrap(), row.clone())).collect();
+        let outlook = outlook(plan, &Board::new(rows), &Part::Everything);
+        let names = |tasks: BTreeMap<crate::ids::TaskId, String>| tasks.into_keys().map(String::from).collect();
+        (names(outlook.waiting), names(outlook.unsatisfiable))
+    }
+
+    #[test]
+    fn what_waits_for_a_task_that_is_not_there_can_never_be_done_and_neither_can_the_stages_after_it() {
+        let tasks = vec![card("S00-001", &[]), card("S00-002", &["S00-001".into()]), card("S01-001", &[])];
+        let plan = Plan::new(vec![stage("S00", &[]), stage("S01", &["S00"])], tasks).unwrap();
+        let (waiting_now, never) = waiting(&plan, &[]);
+        assert_eq!((waiting_now, never), (vec!["S00-002".to_owned(), "S01-001".to_owned()], vec![]));
+
+        let blocked = Row { status: Status::Blocked, blocked_by: vec!["S00-900".parse().unwrap()], ..Row::default() };
+        let (waiting_now, never) = waiting(&plan, &[("S00-002", blocked)]);
+        assert_eq!((waiting_now, never), (vec![], vec!["S00-002".to_owned(), "S01-001".to_owned()]));
+    }
+
+    #[test]
+    fn a_finished_task_frees_what_waits_for_it_whatever_it_once_waited_for() {
+        let tasks =
+            vec![card("S00-001", &[]), card("S00-002", &["S00-001".into()]), card("S00-003", &["S00-002".into()])];
+        let plan = Plan::new(vec![stage("S00", &[])], tasks).unwrap();
+        let done = Row { status: Status::Done, blocked_by: vec!["S00-900".parse().unwrap()], ..Row::default() };
+        assert_eq!(waiting(&plan, &[("S00-002", done)]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_long_chain_in_reverse_order_is_looked_through_in_one_pass() {
+        let id = |number: usize| format!("S00-{number:05}");
+        let last = 3_000;
+        let tasks = (1..=last).map(|n| card(&id(n), &if n < last { vec![id(n + 1)] } else { vec![] })).collect();
+        let plan = Plan::new(vec![stage("S00", &[])], tasks).unwrap();
+        let (waiting_now, never) = waiting(&plan, &[]);
+        assert_eq!((waiting_now.len(), never.len()), (last - 1, 0));
+    }
+}
