@@ -39,6 +39,7 @@ use crate::workspace::{Guard, Guarded, Snapshotter};
 
 use failure::Failure;
 use prepare::Host;
+use session::Settled;
 
 /// What a run has come to so far.
 #[derive(Debug, Default)]
@@ -61,6 +62,8 @@ struct Run<'a> {
     observe: &'a Observer<'a>,
     desk: Desk<'a>,
     plan: Plan,
+    /// Whether the generated pages that come from the plan alone were brought up to date since it was read.
+    is_plan_rendered: bool,
     board: Board,
     part: Part,
     git: Option<Repository>,
@@ -68,6 +71,15 @@ struct Run<'a> {
     guard: Guard,
     redactor: Redactor,
     tally: Tally,
+}
+
+impl Run<'_> {
+    /// Reads the plan again.
+    fn read_plan(&mut self) -> Result<(), Failure> {
+        self.plan = Plan::load(self.project)?;
+        self.is_plan_rendered = false;
+        Ok(())
+    }
 }
 
 /// Why the loop ended.
@@ -103,20 +115,24 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
     }
     records::close_left_open(run);
     records::retain(run);
-    let mut last_look: Option<Guarded> = None;
+    let mut last: Option<Settled> = None;
     while run.tally.launched < run.config.max_sessions {
         if let Some(signal) = run.signals.first() {
             return Ok(LoopEnd::Interrupted(signal));
         }
-        people::apply_queue(run)?;
-        look_again(run, last_look.as_ref())?;
-        let item = match choose(run)? {
+        if people::apply_queue(run)? {
+            last = None;
+        }
+        let mut guarded = look_again(run, last.as_ref())?;
+        let (choice, wrote) = choose(run)?;
+        let item = match choice {
             Choice::Session(item) => item,
             Choice::Nothing => return Ok(LoopEnd::NothingReady),
             Choice::CommitFailed => return Ok(LoopEnd::CommitFailed),
         };
-        start::ensure_converted(run)?;
-        let guarded = run.guard.take()?;
+        if start::ensure_converted(run)? || wrote {
+            guarded = run.guard.take()?;
+        }
         let settled = session::run_one(run, &item, guarded)?;
         if let Some(signal) = run.signals.first() {
             return Ok(LoopEnd::Interrupted(signal));
@@ -124,23 +140,22 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
         if settled.commit_error.is_some() {
             return Ok(LoopEnd::CommitFailed);
         }
-        last_look = Some(run.guard.take()?);
+        last = Some(settled);
     }
     Ok(LoopEnd::SessionLimit)
 }
 
 /// Looks at what sessions must not touch, and reads plan and state again if somebody changed them since the last session.
-fn look_again(run: &mut Run<'_>, last: Option<&Guarded>) -> Result<(), Failure> {
-    let Some(last) = last else { return Ok(()) };
-    let changed = run.guard.take()?.differences(last);
-    if !changed.is_empty() {
-        let names: Vec<_> = changed.iter().map(ToString::to_string).collect();
+fn look_again(run: &mut Run<'_>, last: Option<&Settled>) -> Result<Guarded, Failure> {
+    let now = run.guard.take()?;
+    let names = last.map(|last| last.foreign_changes(&now)).unwrap_or_default();
+    if !names.is_empty() {
         let text = format!("somebody changed {} between two sessions; the plan is read again", names.join(", "));
         (run.observe)(&Event::Warning { text });
-        run.plan = Plan::load(run.project)?;
+        run.read_plan()?;
         run.board = run.desk.store().read(&run.plan)?;
     }
-    Ok(())
+    Ok(now)
 }
 
 /// What is to be done next.
@@ -150,20 +165,22 @@ enum Choice {
     CommitFailed,
 }
 
-/// The next session, after tasks that used up their sessions were set aside for a person.
-fn choose(run: &mut Run<'_>) -> Result<Choice, Failure> {
+/// The next session, after tasks that used up their sessions were set aside for a person; and whether any was.
+fn choose(run: &mut Run<'_>) -> Result<(Choice, bool), Failure> {
+    let mut wrote = false;
     loop {
         let Some(item) = ready::ready(&run.plan, &run.board, &run.part).into_iter().next() else {
-            return Ok(Choice::Nothing);
+            return Ok((Choice::Nothing, wrote));
         };
         let used = run.board.row(&item.id).sessions();
         if used < run.config.max_task_sessions {
-            return Ok(Choice::Session(item));
+            return Ok((Choice::Session(item), wrote));
         }
+        wrote = true;
         let reason = format!("used up its {used} sessions (`max_task_sessions`); a person has to look at it");
         set_aside(run, &item, reason)?;
         if run.tally.commit_error.is_some() {
-            return Ok(Choice::CommitFailed);
+            return Ok((Choice::CommitFailed, wrote));
         }
     }
 }

@@ -71,12 +71,12 @@ pub fn handle(desk: &Desk<'_>, change: &PersonChange, stamp: &str) -> Result<Han
     Ok(Handled::Queued(path))
 }
 
-/// Applies all queued changes, oldest first; one that is refused is reported and put aside.
-pub(super) fn apply_queue(run: &mut Run<'_>) -> Result<(), Failure> {
+/// Applies all queued changes, oldest first, and says whether there were any; one that is refused is reported and put aside.
+pub(super) fn apply_queue(run: &mut Run<'_>) -> Result<bool, Failure> {
     let waiting = fs::list(&queue(run.project))?.unwrap_or_default();
     let waiting: Vec<_> = waiting.into_iter().filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
     if waiting.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     super::start::ensure_converted(run)?;
     for path in waiting {
@@ -95,9 +95,9 @@ pub(super) fn apply_queue(run: &mut Run<'_>) -> Result<(), Failure> {
             }
         }
     }
-    run.plan = Plan::load(run.project)?;
+    run.read_plan()?;
     run.board = run.desk.store().read(&run.plan)?;
-    Ok(())
+    Ok(true)
 }
 
 fn queue(project: &Project) -> PathBuf {

@@ -1,5 +1,6 @@
 //! One session, from the chosen task to its commit and its record.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::evidence::{Outcome, PartRecord, RECORD_SCHEMA, RecordStatus, RunRecord, Teardown};
@@ -11,7 +12,7 @@ use crate::prompt::{self, Assignment, Prompt, PromptFault, Sources};
 use crate::session::{self, ExecutionResult, Launch, Limits, Watched};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::{Row, Status};
-use crate::tracker::store::Store;
+use crate::tracker::store::{Store, row_path};
 use crate::verdict::{self, Facts, Verdict};
 
 use super::aftermath::{self, Aftermath};
@@ -23,7 +24,7 @@ use super::prepare::{self, Command};
 use super::settle::{self, Settlement};
 use super::{Run, aside, records};
 use crate::config::OnViolation;
-use crate::workspace::Guarded;
+use crate::workspace::{Area, Guarded, GuardedPath};
 
 /// How much of each output stream a reason carries, in bytes.
 const TAIL: usize = 2000;
@@ -38,6 +39,36 @@ const HOLD: std::time::Duration = std::time::Duration::from_secs(2);
 pub(super) struct Settled {
     /// Why its commit could not be made.
     pub(super) commit_error: Option<String>,
+    looks: Looks,
+}
+
+/// What sessions must not touch, as it was around a session, and what the coordinator wrote there after it.
+struct Looks {
+    before: Guarded,
+    after: Guarded,
+    written: BTreeSet<String>,
+}
+
+impl Settled {
+    /// Files of plan and state that neither the session nor the coordinator changed, but differ `now`.
+    pub(super) fn foreign_changes(&self, now: &Guarded) -> Vec<String> {
+        let Looks { before, after, written } = &self.looks;
+        let since_after = now.differences(after);
+        if since_after.is_empty() {
+            return Vec::new();
+        }
+        // What was put back differs from what the session left, but not from what was there before it.
+        let since_before: BTreeSet<GuardedPath> = now.differences(before).into_iter().map(|found| found.path).collect();
+        let is_plan_or_state = |path: &GuardedPath| {
+            path.area == Area::Root && ["planning", "state/tasks"].iter().any(|folder| path.path.is_in(folder))
+        };
+        let paths = since_after.into_iter().map(|found| found.path);
+        paths
+            .filter(|path| is_plan_or_state(path) && since_before.contains(path))
+            .map(|path| path.to_string())
+            .filter(|name| !written.contains(name))
+            .collect()
+    }
 }
 
 /// Runs one session of the chosen task to its very end.
@@ -170,10 +201,9 @@ fn execute(
     record.prompt_parts =
         prompt.sizes.iter().map(|size| PartRecord { part: size.part.clone(), characters: size.characters }).collect();
     let prompt_file = folder.join("prompt.md");
-    fs::replace_private(&prompt_file, prompt.text.as_bytes())?;
     fs::make_folder(&run.project.root().join("state/commit_messages"))?;
     record.temporary = Some(temporary.to_owned());
-    record.write(folder, &run.redactor)?;
+    record.write_with(folder, &run.redactor, &[(&prompt_file, prompt.text.as_bytes())])?;
     let places = (run.project, run.config, run.host);
     let launch = Launch {
         argv: command.to_exec(),
@@ -238,6 +268,7 @@ fn conclude(
     let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
     let mut aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
     aftermath.tampering.extend(displaced);
+    let after = run.guard.last();
     unstage(run, &mut record.teardown)?;
     let verdict = judge(run, &held, (&aftermath, &over, &folder));
     if let Over::Ran(result) = &over {
@@ -252,11 +283,17 @@ fn conclude(
     let blocked_commit = aftermath.no_commit_reason().filter(|_| !keeps_tree_clean);
     let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
     let checkpoint = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
+    let own_path = row_path(&held.card.stage, &held.card.id);
     let session = settle::write(run, &locked, held, &settlement)?;
     drop(locked);
-    settle::render_views(run)?;
+    let pages = settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
-    finish(run, &session, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))
+    let mut written: BTreeSet<String> = settlement.paths().map(str::to_owned).collect();
+    written.extend(pages.into_iter().map(str::to_owned));
+    written.insert(own_path);
+    let looks = Looks { before: ground.guarded.clone(), after, written };
+    finish(run, &session, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))?;
+    Ok(Settled { commit_error: committed.error, looks })
 }
 
 /// Makes sure that the session's folder is one again; says what the session had put in the place of a folder above it.
@@ -326,7 +363,7 @@ fn finish(
     session: &SessionName,
     (settlement, aftermath, verdict): (&Settlement, &Aftermath, &Verdict),
     (committed, folder, kept, mut record): (&Checkpoint, &Path, Vec<String>, RunRecord),
-) -> Result<Settled, Failure> {
+) -> Result<(), Failure> {
     record.status = RecordStatus::Finished;
     record.finished_at = Some(run.clock.stamp());
     record.scope_violations.clone_from(&aftermath.violations);
@@ -355,5 +392,5 @@ fn finish(
         run.tally.last_commit = Some(commit.clone());
         (run.observe)(&Event::Committed { commit: commit.clone(), subject: committed.subject.clone() });
     }
-    Ok(Settled { commit_error: committed.error.clone() })
+    Ok(())
 }

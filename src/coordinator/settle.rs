@@ -172,6 +172,11 @@ impl Settlement {
         })
     }
 
+    /// The files that are written with it.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.batch.paths()
+    }
+
     /// The result as the record of the session holds it.
     pub(super) fn describe(&self, verdict: &Verdict) -> Value {
         let kind = match verdict {
@@ -203,7 +208,7 @@ pub(super) fn write(
     crate::fault::point("settle:durable");
     Memo::remove(run.project)?;
     if made.remediation.is_some() {
-        run.plan = Plan::load(run.project)?;
+        run.read_plan()?;
         run.board = locked.read(&run.plan)?;
         return Ok(name);
     }
@@ -215,16 +220,27 @@ pub(super) fn write(
     Ok(name)
 }
 
-/// Writes those generated views whose content changed.
-pub(super) fn render_views(run: &Run<'_>) -> Result<(), Failure> {
-    for (name, text) in views::render(&run.plan, &ready::counts(&run.plan, &run.board)) {
+/// Writes those generated views whose content changed, and names them. What comes from the plan alone is rendered again only
+/// after the plan was read.
+pub(super) fn render_views(run: &mut Run<'_>) -> Result<Vec<&'static str>, Failure> {
+    let counts = ready::counts(&run.plan, &run.board);
+    let pages = if run.is_plan_rendered {
+        vec![views::render_counts(&run.plan, &counts)]
+    } else {
+        views::render(&run.plan, &counts)
+    };
+    let mut written = Vec::new();
+    for (name, text) in pages {
         let path = run.project.root().join(name);
         if fs::read_if_present(&path)?.as_deref() != Some(text.as_bytes()) {
+            // The commit keeps its content durably, and a lost one is rendered again by the next start.
             fs::replace(&path, text.as_bytes())?;
+            written.push(name);
         }
     }
+    run.is_plan_rendered = true;
     crate::fault::point("views:rendered");
-    Ok(())
+    Ok(written)
 }
 
 /// The task at the top of a chain of remediations, so that titles do not nest.

@@ -92,6 +92,7 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         redactor: records::redactor(config, opening.host),
         desk,
         plan,
+        is_plan_rendered: false,
         board,
         part,
         git,
@@ -183,14 +184,15 @@ pub(super) fn check_ignored(project: &Project, git: &Repository, config_path: &s
     Ok(())
 }
 
-/// Converts the state of the original coordinator, and marks a new one, before the first session.
-pub(super) fn ensure_converted(run: &mut Run<'_>) -> Result<(), Failure> {
+/// Converts the state of the original coordinator, and marks a new one, before the first session; says whether anything was
+/// written.
+pub(super) fn ensure_converted(run: &mut Run<'_>) -> Result<bool, Failure> {
     let locked = run.desk.lock()?;
-    if locked.needs_conversion()? {
+    let is_needed = locked.needs_conversion()?;
+    if is_needed {
         locked.convert(&run.plan)?;
         run.board = locked.read(&run.plan)?;
         (run.observe)(&Event::Converted);
     }
-    locked.mark()?;
-    Ok(())
+    Ok(locked.mark()? || is_needed)
 }

@@ -39,8 +39,13 @@ pub fn render(plan: &Plan, counts: &BTreeMap<StageId, StageCounts>) -> Vec<(&'st
         ("planning/TASK_MATRIX.md", matrix(plan)),
         ("planning/task_matrix.csv", csv(plan)),
         ("planning/TRACEABILITY.md", traceability(plan)),
-        ("planning/ROADMAP.md", roadmap(plan, counts)),
+        render_counts(plan, counts),
     ]
+}
+
+/// The one page that changes with the state of the tasks: the road map.
+pub fn render_counts(plan: &Plan, counts: &BTreeMap<StageId, StageCounts>) -> (&'static str, String) {
+    ("planning/ROADMAP.md", roadmap(plan, counts))
 }
 
 /// The generated files, by root-relative path.

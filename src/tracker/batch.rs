@@ -28,6 +28,11 @@ impl Batch {
         Self { files: BTreeMap::new(), request: path.map(Path::to_owned) }
     }
 
+    /// The root-relative paths of all files.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+
     /// Adds a row.
     #[must_use]
     pub fn row(mut self, stage: &StageId, task: &TaskId, row: &Row) -> Self {

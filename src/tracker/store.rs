@@ -254,12 +254,13 @@ impl LockedStore<'_> {
         self.store.is_original()
     }
 
-    /// Writes the schema marker of a state that has none yet.
-    pub fn mark(&self) -> Result<()> {
-        if self.store.project.state_marker().exists() {
-            return Ok(());
+    /// Writes the schema marker of a state that has none yet; says whether that was so.
+    pub fn mark(&self) -> Result<bool> {
+        let is_new = !self.store.project.state_marker().exists();
+        if is_new {
+            self.write(&Batch::default().text("state/state.json", &marker_text()))?;
         }
-        self.write(&Batch::default().text("state/state.json", &marker_text()))
+        Ok(is_new)
     }
 
     /// Converts the original's single file into one file per task, all or nothing.

@@ -220,6 +220,11 @@ impl Guard {
         Ok(self.known.clone())
     }
 
+    /// What the last look found.
+    pub fn last(&self) -> Guarded {
+        self.known.clone()
+    }
+
     /// What has changed since `before`, apart from what is `allowed`; sorted by path.
     pub fn tampering_since(
         &mut self,
