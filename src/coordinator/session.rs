@@ -171,8 +171,10 @@ fn execute(
         stderr: folder.join("stderr.log"),
         limits: Limits {
             wall: run.config.timeout,
+            idle_timeout: None,
             exit_grace: run.config.exit_grace,
             kill_grace: run.config.kill_grace,
+            drain: std::time::Duration::from_secs(2),
         },
     };
     let mut watch = RowWatch {

@@ -6,10 +6,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::result::{Ended, ExecutionResult};
-use super::run::{Supervision, supervise};
+use super::result::ExecutionResult;
+use super::run::{Supervision, start_tree, supervise};
 use super::signals::Signals;
 use super::spawn::Program;
+use super::tree::Tree;
 use crate::fs;
 
 /// One agent process to be started.
@@ -36,10 +37,14 @@ pub struct Launch {
 pub struct Limits {
     /// From the launch to the request to end.
     pub wall: Duration,
+    /// From the last output or file change to the request to end; `None` for as long as the wall limit allows.
+    pub idle_timeout: Option<Duration>,
     /// From the transition to the request to end.
     pub exit_grace: Duration,
     /// From the request to end (TERM) to KILL.
     pub kill_grace: Duration,
+    /// How long the last output may be read once nothing of the tree lives.
+    pub drain: Duration,
 }
 
 /// The task whose transition ends a session.
@@ -65,17 +70,13 @@ pub trait Watched {
 /// [`ExecutionResult::survivors`]); one in uninterruptible sleep delays the return until it wakes. On systems other than
 /// Linux only the leader's process group is ended.
 pub fn run(launch: &Launch, watched: &mut dyn Watched, signals: &Signals) -> ExecutionResult {
-    if let Some(first) = signals.first() {
-        return ExecutionResult::without_process(Ended::Interrupted, Some(first));
-    }
-    match prepare(launch) {
-        Ok(program) => {
-            let mut supervision =
-                Supervision { watched: Some(watched), signals, signals_before: 0, limits: launch.limits };
-            supervise(program, &mut supervision)
-        }
-        Err(error) => ExecutionResult::without_process(Ended::CouldNotStart { reason: with_causes(&error) }, None),
-    }
+    let mut supervision = Supervision { watched: Some(watched), signals, signals_before: 0, limits: launch.limits };
+    supervise(&mut || start(launch), &mut supervision)
+}
+
+fn start(launch: &Launch) -> Result<Tree, String> {
+    let program = prepare(launch).map_err(|error| with_causes(&error))?;
+    start_tree(program).map_err(|error| error.to_string())
 }
 
 fn prepare(launch: &Launch) -> Result<Program<'_>, fs::FileError> {

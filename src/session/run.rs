@@ -2,15 +2,17 @@
 //! out what that decides. Decides nothing itself.
 
 use std::any::Any;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::launch::{Limits, Watched};
 use super::result::{Ended, ExecutionResult, LeakedProcess, NAMED, RESULT_SCHEMA};
 use super::row_watch::RowWatch;
 use super::signals::Signals;
-use super::spawn::{Program, keep_exit_statuses, spawn};
-use super::supervisor::{Action, Input, Supervisor};
+use super::slot::Slot;
+use super::spawn::{Program, SpawnError, keep_exit_statuses, spawn};
+use super::stage::{Owner, Stage};
+use super::supervisor::{Action, Actions, Input, Supervisor};
+use super::timekeeper::Reading;
 use super::tree::{Others, Tree};
 use super::wait::wait;
 
@@ -23,9 +25,6 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// How often processes that ended after their parent are waited for while a session runs, so that they do not pile up.
 const HOUSEKEEPING: Duration = Duration::from_secs(30);
 
-/// The one tree this process has at a time: orphans of two could not be told apart.
-static ONE_TREE: Mutex<()> = Mutex::new(());
-
 /// Whom to ask and whom to listen to while a tree lives.
 pub(crate) struct Supervision<'a> {
     pub(crate) watched: Option<&'a mut dyn Watched>,
@@ -35,108 +34,158 @@ pub(crate) struct Supervision<'a> {
     pub(crate) limits: Limits,
 }
 
-/// Starts the program and supervises it until nothing of its tree lives.
-pub(crate) fn supervise(program: Program<'_>, supervision: &mut Supervision<'_>) -> ExecutionResult {
-    let _one_tree = ONE_TREE.lock().unwrap_or_else(PoisonError::into_inner);
-    keep_exit_statuses();
-    let _adopting = Adopting::begin();
-    let row = supervision.watched.as_ref().map(|watched| RowWatch::new(watched.file()));
+/// Starts the program as the leader of a tree of its own.
+pub(crate) fn start_tree(program: Program<'_>) -> Result<Tree, SpawnError> {
     let others = Others::now();
-    let started = Instant::now();
-    let tree = match spawn(program) {
-        Ok(leader) => Tree::new(leader, others),
-        Err(error) => {
-            return ExecutionResult::without_process(Ended::CouldNotStart { reason: error.to_string() }, None);
-        }
-    };
+    spawn(program).map(|leader| Tree::new(leader, others))
+}
+
+/// How a session's process comes to be; `Err` says why it did not, for a person.
+pub(crate) type Start<'a> = &'a mut dyn FnMut() -> Result<Tree, String>;
+
+/// Waits for its turn, starts a tree and supervises it until nothing of it lives.
+pub(crate) fn supervise(start: Start<'_>, supervision: &mut Supervision<'_>) -> ExecutionResult {
     let session = Session {
-        supervisor: Supervisor::new(supervision.limits),
+        supervisor: Supervisor::new(supervision.limits, Owner::Coordinator),
         signals_seen: supervision.signals_before,
+        row: None,
         supervision,
-        tree,
-        row,
-        started,
+        tree: None,
+        asked: Reading::now(),
         leader_end_seen: false,
         housekeeping_at: HOUSEKEEPING,
         left_behind: Vec::new(),
         held: None,
+        refusal: None,
     };
-    session.run()
+    session.run(start)
 }
 
 struct Session<'a, 'b> {
     supervisor: Supervisor,
     signals_seen: usize,
     supervision: &'a mut Supervision<'b>,
-    tree: Tree,
+    tree: Option<Tree>,
     row: Option<RowWatch>,
-    started: Instant,
+    asked: Reading,
     leader_end_seen: bool,
     housekeeping_at: Duration,
     left_behind: Vec<LeakedProcess>,
     held: Option<Box<dyn Any>>,
+    refusal: Option<String>,
 }
 
 impl Session<'_, '_> {
-    fn run(mut self) -> ExecutionResult {
-        loop {
-            let inputs = self.observe();
-            let actions = self.supervisor.step(inputs, self.started.elapsed());
-            for action in &actions.todo {
-                self.carry_out(*action);
-            }
-            if actions.finished {
-                return self.result();
-            }
+    fn run(mut self, start: Start<'_>) -> ExecutionResult {
+        let Some(_slot) = self.queue() else { return self.result() };
+        keep_exit_statuses();
+        let _adopting = Adopting::begin();
+        let mut inputs = self.new_signals();
+        inputs.extend(self.start(start));
+        let mut actions = self.step(inputs);
+        while !actions.finished {
             self.wait(actions.wake_at);
+            let inputs = self.observe();
+            actions = self.step(inputs);
+        }
+        self.result()
+    }
+
+    fn step(&mut self, inputs: Vec<Input>) -> Actions {
+        let actions = self.supervisor.step(inputs, self.elapsed());
+        for action in &actions.todo {
+            self.carry_out(*action);
+        }
+        actions
+    }
+
+    /// Waits for the turn; `None` if the session was cancelled before it came.
+    fn queue(&mut self) -> Option<Slot> {
+        loop {
+            let slot = Slot::try_take();
+            let mut inputs = self.new_signals();
+            // One that was cancelled while it waited has not got its turn.
+            inputs.extend((slot.is_some() && inputs.is_empty()).then_some(Input::Acquired));
+            let actions = self.step(inputs);
+            if actions.finished || slot.is_some() {
+                return slot.filter(|_| !actions.finished);
+            }
+            wait(Slot::descriptor().into_iter().chain(self.supervision.signals.descriptors()), None);
         }
     }
 
-    fn observe(&mut self) -> Vec<Input> {
+    /// Starts the tree, and says what came of it.
+    fn start(&mut self, start: Start<'_>) -> Option<Input> {
+        self.row = self.supervision.watched.as_ref().map(|watched| RowWatch::new(watched.file()));
+        match start() {
+            Ok(tree) => {
+                self.tree = Some(tree);
+                Some(Input::Started)
+            }
+            Err(reason) => {
+                self.refusal = Some(reason);
+                Some(Input::CouldNotStart)
+            }
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        Reading::now().awake_since(self.asked)
+    }
+
+    fn new_signals(&mut self) -> Vec<Input> {
         let signals = self.supervision.signals.after(self.signals_seen);
         self.signals_seen += signals.len();
-        let mut inputs: Vec<Input> = signals.into_iter().map(Input::Signal).collect();
-        let leader_ended = !self.leader_end_seen && self.tree.leader_exit().is_some();
-        if self.may_have_made_transition(leader_ended) {
-            inputs.push(Input::Transition);
-        }
+        signals.into_iter().map(Input::Signal).collect()
+    }
+
+    fn observe(&mut self) -> Vec<Input> {
+        let mut inputs = self.new_signals();
+        let leader_ended = !self.leader_end_seen && self.tree.as_mut().is_some_and(|tree| tree.leader_exit().is_some());
+        self.look_at_row(leader_ended, &mut inputs);
         if leader_ended {
             self.leader_end_seen = true;
             let survivors = !self.is_gone_soon();
-            self.left_behind = self.tree.living().collect();
+            self.left_behind = self.tree.iter().flat_map(Tree::living).collect();
             inputs.push(Input::LeaderEnded { survivors });
         } else if self.supervisor.is_ending() {
-            inputs.extend(self.tree.is_gone().then_some(Input::TreeGone));
-        } else if self.started.elapsed() >= self.housekeeping_at {
-            self.housekeeping_at = self.started.elapsed() + HOUSEKEEPING;
-            self.tree.reap_orphans();
+            inputs.extend(self.tree.as_mut().is_none_or(Tree::is_gone).then_some(Input::TreeGone));
+        } else if self.elapsed() >= self.housekeeping_at {
+            self.housekeeping_at = self.elapsed() + HOUSEKEEPING;
+            self.tree.iter().for_each(Tree::reap_orphans);
         }
+        inputs.extend((self.supervisor.stage() == Stage::Draining).then_some(Input::Drained));
         inputs
     }
 
     /// Whether nothing is left, given a moment for what ends together with the leader, as the other end of a pipe does.
     fn is_gone_soon(&mut self) -> bool {
+        let Some(tree) = &mut self.tree else { return true };
         let seen = Instant::now();
         loop {
-            if self.tree.is_gone() {
+            if tree.is_gone() {
                 return true;
             }
             let left = SETTLE.saturating_sub(seen.elapsed());
             if left.is_zero() {
                 return false;
             }
-            wait(self.tree.member_descriptors(), Some(left));
+            wait(tree.member_descriptors(), Some(left));
         }
     }
 
     /// Looks at the row if it was touched, and one last time before an end would be called another.
-    fn may_have_made_transition(&mut self, leader_ended: bool) -> bool {
-        if self.supervisor.transition_seen() || self.supervisor.is_ending() {
-            return false;
+    fn look_at_row(&mut self, leader_ended: bool, inputs: &mut Vec<Input>) {
+        if self.supervisor.flags().transition_seen || self.supervisor.stage() != Stage::Running {
+            return;
         }
         let touched = self.row.as_mut().is_some_and(RowWatch::was_touched);
-        let last_look = leader_ended || self.started.elapsed() >= self.supervision.limits.wall;
-        (touched || last_look) && self.reached_transition()
+        let is_watched = self.row.as_ref().is_some_and(|row| row.descriptor().is_some());
+        let last_look = leader_ended || self.supervisor.is_limit_due(self.elapsed());
+        if (touched || last_look) && self.reached_transition() {
+            inputs.push(Input::Transition);
+        }
+        inputs.extend((touched && is_watched).then_some(Input::Activity));
     }
 
     fn reached_transition(&mut self) -> bool {
@@ -144,57 +193,74 @@ impl Session<'_, '_> {
     }
 
     fn carry_out(&mut self, action: Action) {
-        match action {
-            Action::HoldState => {
+        match (action, &mut self.tree) {
+            (Action::HoldState, _) => {
                 self.held = self.supervision.watched.as_mut().map(|watched| watched.hold_state());
-                if !self.supervisor.transition_seen() && self.reached_transition() {
+                if !self.supervisor.flags().transition_seen && self.reached_transition() {
                     self.supervisor.note_transition();
                 }
             }
-            Action::Terminate => self.tree.terminate(),
-            Action::Kill => self.tree.kill(),
+            (Action::Terminate, Some(tree)) => tree.terminate(),
+            (Action::Kill, Some(tree)) => tree.kill(),
+            (_, None) => {}
         }
     }
 
     fn wait(&self, wake_at: Option<Duration>) {
+        let (Some(tree), false) = (&self.tree, self.supervisor.stage() == Stage::Draining) else { return };
         let ending = self.supervisor.is_ending();
-        let row = self.row.as_ref().filter(|_| !ending && !self.supervisor.transition_seen());
-        let mut at_most = wake_at.map(|at| at.saturating_sub(self.started.elapsed()));
+        let row = self.row.as_ref().filter(|_| !ending && !self.supervisor.flags().transition_seen);
+        let now = self.elapsed();
+        let mut at_most = wake_at.map(|at| at.saturating_sub(now));
         let mut no_later_than = |limit: Duration| at_most = Some(at_most.map_or(limit, |time| time.min(limit)));
-        if ending && self.leader_end_seen && self.tree.living().len() == 0 {
+        if ending && self.leader_end_seen && tree.living().len() == 0 {
             no_later_than(CONFIRM);
         }
-        if !self.tree.can_be_waited_for() || row.is_some_and(|row| row.descriptor().is_none()) {
+        if !tree.can_be_waited_for() || row.is_some_and(|row| row.descriptor().is_none()) {
             no_later_than(FALLBACK);
         }
         if !ending {
-            no_later_than(self.housekeeping_at.saturating_sub(self.started.elapsed()));
+            no_later_than(self.housekeeping_at.saturating_sub(now));
         }
         let signals = self.supervision.signals.descriptors();
-        let members = self.tree.member_descriptors().filter(|_| ending);
+        let members = tree.member_descriptors().filter(|_| ending);
         let row = row.and_then(RowWatch::descriptor);
-        wait(signals.chain(self.tree.leader_descriptor()).chain(row).chain(members), at_most);
+        wait(signals.chain(tree.leader_descriptor()).chain(row).chain(members), at_most);
     }
 
     fn result(mut self) -> ExecutionResult {
         let leaked_count = if self.supervisor.left_alone() { self.left_behind.len() } else { 0 };
         self.left_behind.truncate(leaked_count.min(NAMED));
         self.held = None;
+        let flags = self.supervisor.flags();
+        let ended = match self.supervisor.primary() {
+            Ended::CouldNotStart { .. } => Ended::CouldNotStart { reason: self.refusal.unwrap_or_default() },
+            other => other,
+        };
+        let now = Reading::now();
+        let wall = self.tree.as_ref().map(|_| now.awake_since(self.asked).saturating_sub(self.supervisor.started()));
         ExecutionResult {
             schema: RESULT_SCHEMA,
-            ended: self.supervisor.primary(),
-            exit: self.tree.leader_exit(),
-            pid: Some(self.tree.leader().as_raw_pid().unsigned_abs()),
-            timed_out: self.supervisor.timed_out(),
+            ended,
+            exit: self.tree.as_mut().and_then(Tree::leader_exit),
+            pid: self.tree.as_ref().map(|tree| tree.leader().as_raw_pid().unsigned_abs()),
+            timed_out: flags.timed_out,
+            idle_timed_out: flags.idle,
             cancelled: self.supervisor.cancelled(),
-            transition_seen: self.supervisor.transition_seen(),
+            transition_seen: flags.transition_seen,
             ladder: self.supervisor.ladder(),
             leaked: self.left_behind,
             leaked_count,
-            survivors: self.tree.refused().take(NAMED).cloned().collect(),
-            wall_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            survivors: self.tree.iter().flat_map(Tree::refused).take(NAMED).cloned().collect(),
+            stages: self.supervisor.stages().to_vec(),
+            wall_ms: milliseconds(wall.unwrap_or_default()),
+            suspended_ms: milliseconds(now.suspended_since(self.asked)),
         }
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// This process is child subreaper for as long as this value lives.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::launch::Limits;
 use super::result::{Ended, Exit};
-use super::run::{Supervision, supervise};
+use super::run::{Supervision, start_tree, supervise};
 use super::signals::Signals;
 use super::spawn::Program;
 
@@ -75,17 +75,17 @@ pub fn run_tool(tool: &Tool<'_>, signals: &Signals) -> Result<ToolOutput, ToolEr
     stdin.write_all(tool.stdin)?;
     stdin.rewind()?;
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    let program = Program {
-        argv: tool.argv,
-        cwd: tool.cwd,
-        env: tool.env,
-        stdin,
-        stdout: stdout.try_clone()?,
-        stderr: stderr.try_clone()?,
+    let mut streams = Some((stdin, stdout.try_clone()?, stderr.try_clone()?));
+    let mut start = || {
+        let (stdin, stdout, stderr) = streams.take().ok_or("the tool was started twice")?;
+        let program = Program { argv: tool.argv, cwd: tool.cwd, env: tool.env, stdin, stdout, stderr };
+        start_tree(program).map_err(|error| error.to_string())
     };
-    let limits = Limits { wall: tool.wall, exit_grace: Duration::ZERO, kill_grace: KILL_GRACE };
+    let grace = Duration::ZERO;
+    let limits =
+        Limits { wall: tool.wall, idle_timeout: None, exit_grace: grace, kill_grace: KILL_GRACE, drain: grace };
     let mut supervision = Supervision { watched: None, signals, signals_before: signals.count(), limits };
-    let result = supervise(program, &mut supervision);
+    let result = supervise(&mut start, &mut supervision);
     let exit = match (result.ended, result.exit) {
         (Ended::CouldNotStart { reason }, _) => return Err(ToolError::CouldNotStart { reason }),
         (_, Some(exit)) => exit,

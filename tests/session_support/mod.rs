@@ -17,7 +17,8 @@ use runner::session::{ExecutionResult, Launch, Limits, Signals, Watched, run};
 
 /// Longer than any test may take: a test that comes to it fails by what it then finds.
 pub(crate) const LONG: Duration = Duration::from_mins(2);
-pub(crate) const LIMITS: Limits = Limits { wall: LONG, exit_grace: LONG, kill_grace: LONG };
+pub(crate) const LIMITS: Limits =
+    Limits { wall: LONG, idle_timeout: None, exit_grace: LONG, kill_grace: LONG, drain: LONG };
 /// For processes that ignore the request to end.
 pub(crate) const IMPATIENT: Limits = Limits { kill_grace: Duration::from_millis(100), ..LIMITS };
 
