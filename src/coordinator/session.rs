@@ -167,8 +167,10 @@ fn execute(
         cwd: run.project.root().to_owned(),
         env: prepare::environment(places, &held.name, &held.token, temporary.path()),
         stdin: prompt_file,
+        scratch: folder.to_owned(),
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
+        output: session::OutputBounds::default(),
         limits: Limits {
             wall: run.config.timeout,
             idle_timeout: None,

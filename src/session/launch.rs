@@ -6,11 +6,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::output::{OutputBounds, Streams};
 use super::result::ExecutionResult;
-use super::run::{Supervision, start_tree, supervise};
+use super::run::{Started, Supervision, start_tree, supervise};
 use super::signals::Signals;
 use super::spawn::Program;
-use super::tree::Tree;
 use crate::fs;
 
 /// One agent process to be started.
@@ -24,10 +24,14 @@ pub struct Launch {
     pub env: BTreeMap<OsString, OsString>,
     /// The file it reads on standard input. What replaces this file during the session is not seen by it.
     pub stdin: PathBuf,
-    /// A new log for its standard output, mode 0600.
+    /// The folder for what it writes its output into, files without a name; best on a disk, not in memory.
+    pub scratch: PathBuf,
+    /// A new log for its standard output, mode 0600: the supervisor's own bounded copy.
     pub stdout: PathBuf,
-    /// A new log for its standard error, mode 0600.
+    /// The same for its standard error.
     pub stderr: PathBuf,
+    /// How much of its output is kept.
+    pub output: OutputBounds,
     /// Its time limits.
     pub limits: Limits,
 }
@@ -74,20 +78,13 @@ pub fn run(launch: &Launch, watched: &mut dyn Watched, signals: &Signals) -> Exe
     supervise(&mut || start(launch), &mut supervision)
 }
 
-fn start(launch: &Launch) -> Result<Tree, String> {
-    let program = prepare(launch).map_err(|error| with_causes(&error))?;
-    start_tree(program).map_err(|error| error.to_string())
-}
-
-fn prepare(launch: &Launch) -> Result<Program<'_>, fs::FileError> {
-    Ok(Program {
-        argv: &launch.argv,
-        cwd: &launch.cwd,
-        env: &launch.env,
-        stdin: fs::open_to_read(&launch.stdin)?,
-        stdout: fs::open_log(&launch.stdout)?,
-        stderr: fs::open_log(&launch.stderr)?,
-    })
+fn start(launch: &Launch) -> Result<Started, String> {
+    let (streams, [stdout, stderr]) = Streams::open(&launch.scratch, [&launch.stdout, &launch.stderr], launch.output)
+        .map_err(|error| with_causes(&error))?;
+    let stdin = fs::open_to_read(&launch.stdin).map_err(|error| with_causes(&error))?;
+    let program = Program { argv: &launch.argv, cwd: &launch.cwd, env: &launch.env, stdin, stdout, stderr };
+    let tree = start_tree(program).map_err(|error| error.to_string())?;
+    Ok(Started { tree, streams: Some(streams) })
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {

@@ -13,6 +13,7 @@
 mod handle;
 mod identity;
 mod launch;
+mod output;
 mod process_table;
 mod result;
 mod row_watch;
@@ -31,6 +32,7 @@ mod wait;
 
 pub use identity::{ProcessIdentity, identity, is_alive};
 pub use launch::{Launch, Limits, Watched, run};
+pub use output::{DrainStatus, LimitAction, OutputBounds, OutputRecord, StreamRecord};
 pub use result::{Ended, ExecutionResult, Exit, Ladder, LeakedProcess, RESULT_SCHEMA, signal_name};
 pub use signals::Signals;
 pub use stage::{Cause, Owner, Stage, StageRecord};

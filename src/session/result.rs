@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::output::OutputRecord;
 use super::stage::StageRecord;
 
 /// The version of [`ExecutionResult`]'s fields.
@@ -131,6 +132,9 @@ pub struct ExecutionResult {
     /// The idle limit passed while the leader ran.
     #[serde(default)]
     pub idle_timed_out: bool,
+    /// A bound on the output was reached that ends the session.
+    #[serde(default)]
+    pub output_limit: bool,
     /// The first signal the coordinator received during the session.
     pub cancelled: Option<i32>,
     /// The task's transition was seen.
@@ -143,6 +147,9 @@ pub struct ExecutionResult {
     pub leaked_count: usize,
     /// What could not be ended since it belongs to another user.
     pub survivors: Vec<LeakedProcess>,
+    /// What became of its output.
+    #[serde(default)]
+    pub output: OutputRecord,
     /// The stages it went through, in order.
     #[serde(default)]
     pub stages: Vec<StageRecord>,

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::time::{Duration, Instant};
 
 use super::launch::{Limits, Watched};
+use super::output::{DrainStatus, OutputRecord, Streams};
 use super::result::{Ended, ExecutionResult, LeakedProcess, NAMED, RESULT_SCHEMA};
 use super::row_watch::RowWatch;
 use super::signals::Signals;
@@ -40,8 +41,14 @@ pub(crate) fn start_tree(program: Program<'_>) -> Result<Tree, SpawnError> {
     spawn(program).map(|leader| Tree::new(leader, others))
 }
 
+/// A session's process, and its output if that is to be followed.
+pub(crate) struct Started {
+    pub(crate) tree: Tree,
+    pub(crate) streams: Option<Streams>,
+}
+
 /// How a session's process comes to be; `Err` says why it did not, for a person.
-pub(crate) type Start<'a> = &'a mut dyn FnMut() -> Result<Tree, String>;
+pub(crate) type Start<'a> = &'a mut dyn FnMut() -> Result<Started, String>;
 
 /// Waits for its turn, starts a tree and supervises it until nothing of it lives.
 pub(crate) fn supervise(start: Start<'_>, supervision: &mut Supervision<'_>) -> ExecutionResult {
@@ -51,12 +58,15 @@ pub(crate) fn supervise(start: Start<'_>, supervision: &mut Supervision<'_>) -> 
         row: None,
         supervision,
         tree: None,
+        streams: None,
+        output: OutputRecord::default(),
         asked: Reading::now(),
         leader_end_seen: false,
         housekeeping_at: HOUSEKEEPING,
         left_behind: Vec::new(),
         held: None,
         refusal: None,
+        turn: None,
     };
     session.run(start)
 }
@@ -66,6 +76,8 @@ struct Session<'a, 'b> {
     signals_seen: usize,
     supervision: &'a mut Supervision<'b>,
     tree: Option<Tree>,
+    streams: Option<Streams>,
+    output: OutputRecord,
     row: Option<RowWatch>,
     asked: Reading,
     leader_end_seen: bool,
@@ -73,13 +85,17 @@ struct Session<'a, 'b> {
     left_behind: Vec<LeakedProcess>,
     held: Option<Box<dyn Any>>,
     refusal: Option<String>,
+    /// The last to be dropped: a tree that a panic interrupts is ended before another may begin.
+    turn: Option<(Adopting, Slot)>,
 }
 
 impl Session<'_, '_> {
     fn run(mut self, start: Start<'_>) -> ExecutionResult {
-        let Some(_slot) = self.queue() else { return self.result() };
+        self.turn = self.queue().map(|slot| (Adopting::begin(), slot));
+        if self.turn.is_none() {
+            return self.result();
+        }
         keep_exit_statuses();
-        let _adopting = Adopting::begin();
         let mut inputs = self.new_signals();
         inputs.extend(self.start(start));
         let mut actions = self.step(inputs);
@@ -118,8 +134,9 @@ impl Session<'_, '_> {
     fn start(&mut self, start: Start<'_>) -> Option<Input> {
         self.row = self.supervision.watched.as_ref().map(|watched| RowWatch::new(watched.file()));
         match start() {
-            Ok(tree) => {
-                self.tree = Some(tree);
+            Ok(started) => {
+                self.tree = Some(started.tree);
+                self.streams = started.streams;
                 Some(Input::Started)
             }
             Err(reason) => {
@@ -154,8 +171,31 @@ impl Session<'_, '_> {
             self.housekeeping_at = self.elapsed() + HOUSEKEEPING;
             self.tree.iter().for_each(Tree::reap_orphans);
         }
-        inputs.extend((self.supervisor.stage() == Stage::Draining).then_some(Input::Drained));
+        if self.supervisor.stage() == Stage::Draining {
+            self.drain_output();
+            // What is not read in time is told by the window's end.
+            inputs.extend((self.output.drain != DrainStatus::WindowOver).then_some(Input::Drained));
+        } else if !inputs.iter().any(|input| matches!(input, Input::TreeGone | Input::LeaderEnded { survivors: false }))
+        {
+            self.follow_output(&mut inputs);
+        }
         inputs
+    }
+
+    fn follow_output(&mut self, inputs: &mut Vec<Input>) {
+        let Some(streams) = &mut self.streams else { return };
+        let followed = streams.follow();
+        inputs.extend(followed.grew.then_some(Input::Activity));
+        let is_new = followed.over_bound && !self.supervisor.flags().output_limit;
+        inputs.extend((is_new && streams.ends_session()).then_some(Input::OutputLimit));
+    }
+
+    /// Reads the last of the output, until a window is over that no amount of it can widen.
+    fn drain_output(&mut self) {
+        let until = Instant::now() + self.supervision.limits.drain;
+        if let Some(mut streams) = self.streams.take() {
+            self.output = streams.finish(&mut || Instant::now() >= until);
+        }
     }
 
     /// Whether nothing is left, given a moment for what ends together with the leader, as the other end of a pipe does.
@@ -216,7 +256,14 @@ impl Session<'_, '_> {
         if ending && self.leader_end_seen && tree.living().len() == 0 {
             no_later_than(CONFIRM);
         }
-        if !tree.can_be_waited_for() || row.is_some_and(|row| row.descriptor().is_none()) {
+        let output = self.streams.as_ref();
+        let rest = output.map_or(Duration::ZERO, Streams::rest);
+        let growth = output.and_then(Streams::descriptor).filter(|_| rest.is_zero());
+        if !rest.is_zero() {
+            no_later_than(rest);
+        }
+        let blind = output.is_some_and(|output| output.descriptor().is_none());
+        if blind || !tree.can_be_waited_for() || row.is_some_and(|row| row.descriptor().is_none()) {
             no_later_than(FALLBACK);
         }
         if !ending {
@@ -225,10 +272,12 @@ impl Session<'_, '_> {
         let signals = self.supervision.signals.descriptors();
         let members = tree.member_descriptors().filter(|_| ending);
         let row = row.and_then(RowWatch::descriptor);
-        wait(signals.chain(tree.leader_descriptor()).chain(row).chain(members), at_most);
+        wait(signals.chain(tree.leader_descriptor()).chain(row).chain(growth).chain(members), at_most);
     }
 
     fn result(mut self) -> ExecutionResult {
+        // The window was over before it was begun, or there never was a process.
+        self.drain_output();
         let leaked_count = if self.supervisor.left_alone() { self.left_behind.len() } else { 0 };
         self.left_behind.truncate(leaked_count.min(NAMED));
         self.held = None;
@@ -246,12 +295,14 @@ impl Session<'_, '_> {
             pid: self.tree.as_ref().map(|tree| tree.leader().as_raw_pid().unsigned_abs()),
             timed_out: flags.timed_out,
             idle_timed_out: flags.idle,
+            output_limit: flags.output_limit,
             cancelled: self.supervisor.cancelled(),
             transition_seen: flags.transition_seen,
             ladder: self.supervisor.ladder(),
             leaked: self.left_behind,
             leaked_count,
             survivors: self.tree.iter().flat_map(Tree::refused).take(NAMED).cloned().collect(),
+            output: self.output,
             stages: self.supervisor.stages().to_vec(),
             wall_ms: milliseconds(wall.unwrap_or_default()),
             suspended_ms: milliseconds(now.suspended_since(self.asked)),
@@ -264,6 +315,7 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 /// This process is child subreaper for as long as this value lives.
+#[derive(Debug)]
 struct Adopting {
     #[cfg(target_os = "linux")]
     was_before: bool,

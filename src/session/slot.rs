@@ -28,7 +28,7 @@ impl Slot {
     /// Takes the turn if nobody has it. A process that may open no file at all has no other session either.
     pub(crate) fn try_take() -> Option<Self> {
         match turn() {
-            Some((_, take)) => (&mut &*take).read_exact(&mut [0]).is_ok().then_some(Self(())),
+            Some((_, take)) => (&mut &*take).read_exact(&mut [0]).is_ok().then(|| Self(())),
             None => Some(Self(())),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::launch::Limits;
 use super::result::{Ended, Exit};
-use super::run::{Supervision, start_tree, supervise};
+use super::run::{Started, Supervision, start_tree, supervise};
 use super::signals::Signals;
 use super::spawn::Program;
 
@@ -79,7 +79,8 @@ pub fn run_tool(tool: &Tool<'_>, signals: &Signals) -> Result<ToolOutput, ToolEr
     let mut start = || {
         let (stdin, stdout, stderr) = streams.take().ok_or("the tool was started twice")?;
         let program = Program { argv: tool.argv, cwd: tool.cwd, env: tool.env, stdin, stdout, stderr };
-        start_tree(program).map_err(|error| error.to_string())
+        let tree = start_tree(program).map_err(|error| error.to_string())?;
+        Ok(Started { tree, streams: None })
     };
     let grace = Duration::ZERO;
     let limits =

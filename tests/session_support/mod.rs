@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner::session::{ExecutionResult, Launch, Limits, Signals, Watched, run};
+use runner::session::{ExecutionResult, Launch, Limits, OutputBounds, Signals, Watched, run};
 
 /// Longer than any test may take: a test that comes to it fails by what it then finds.
 pub(crate) const LONG: Duration = Duration::from_mins(2);
@@ -74,8 +74,10 @@ impl Sandbox {
             cwd: self.folder.path().to_owned(),
             env: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
             stdin: self.path("prompt"),
+            scratch: self.folder.path().to_owned(),
             stdout: self.path("logs/stdout"),
             stderr: self.path("logs/stderr"),
+            output: OutputBounds::default(),
             limits,
         }
     }
