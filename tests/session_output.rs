@@ -84,7 +84,7 @@ fn an_agent_that_prints_as_fast_as_it_can_fills_no_disk() {
     let blocks: Vec<u64> = blocks.lines().map(|line| line.parse().unwrap()).collect();
     let most = blocks.chunks(2).map(|pair| pair.iter().sum::<u64>() * 512).max().unwrap();
     println!("{} bytes written, at most {most} bytes on disk", result.output.stdout.written);
-    assert!(result.output.stdout.written > 100 << 20, "it was not fast: {result:?}");
+    assert!(result.output.stdout.written > 32 << 20, "it was not fast: {result:?}");
     assert!(most <= (8 + 64) << 20, "{most} bytes on disk");
     assert!(log(&sandbox, "stdout").len() <= 8 << 20);
 }

@@ -48,6 +48,12 @@ enum Command {
     Init(init::InitArgs),
     /// Set changes aside that an interrupted or violating session left, so that a run can go on; discards nothing
     Recover(recover::RecoverArgs),
+    /// Guard one session; started by a coordinator only
+    #[command(hide = true)]
+    Guardian {
+        /// The number of the descriptor that the coordinator handed down
+        control: i32,
+    },
     /// Change or show one task; what agents and people use
     Task(task::TaskArgs),
 }
@@ -65,9 +71,19 @@ pub fn main() -> u8 {
         Some(Command::Demo(args)) => demo::run(args, &host),
         Some(Command::Init(args)) => init::run(&cli.place, args, &host),
         Some(Command::Recover(args)) => recover::run(&cli.place, args, &host),
+        Some(Command::Guardian { control }) => return guardian(*control),
         Some(Command::Task(args)) => return task::run(&cli.place, args, &host),
     };
     outcome.unwrap_or_else(|failure| failed(&failure))
+}
+
+/// Guards a session for the coordinator that started this process.
+fn guardian(control: i32) -> u8 {
+    if crate::session::guardian(control) {
+        return 0;
+    }
+    report::note("`runner guardian` is started by a running coordinator only; start `runner` itself");
+    crate::outcome::EXIT_FAILURE
 }
 
 fn failed(failure: &Failure) -> u8 {

@@ -171,6 +171,7 @@ fn execute(
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
         output: session::OutputBounds::default(),
+        guardian: run.host.binary.clone(),
         limits: Limits {
             wall: run.config.timeout,
             idle_timeout: None,

@@ -6,11 +6,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::guarded::Guarded;
+use super::keeper::Keeper;
 use super::output::{OutputBounds, Streams};
 use super::result::ExecutionResult;
-use super::run::{Started, Supervision, start_tree, supervise};
+use super::run::{Started, Supervision, supervise};
 use super::signals::Signals;
-use super::spawn::Program;
+use super::stage::Owner;
 use crate::fs;
 
 /// One agent process to be started.
@@ -32,6 +34,8 @@ pub struct Launch {
     pub stderr: PathBuf,
     /// How much of its output is kept.
     pub output: OutputBounds,
+    /// The `runner` program, which is also the session's guardian.
+    pub guardian: PathBuf,
     /// Its time limits.
     pub limits: Limits,
 }
@@ -75,16 +79,15 @@ pub trait Watched {
 /// Linux only the leader's process group is ended.
 pub fn run(launch: &Launch, watched: &mut dyn Watched, signals: &Signals) -> ExecutionResult {
     let mut supervision = Supervision { watched: Some(watched), signals, signals_before: 0, limits: launch.limits };
-    supervise(&mut || start(launch), &mut supervision)
+    supervise(&mut || start(launch), &mut supervision, Owner::Guardian)
 }
 
 fn start(launch: &Launch) -> Result<Started, String> {
     let (streams, [stdout, stderr]) = Streams::open(&launch.scratch, [&launch.stdout, &launch.stderr], launch.output)
         .map_err(|error| with_causes(&error))?;
     let stdin = fs::open_to_read(&launch.stdin).map_err(|error| with_causes(&error))?;
-    let program = Program { argv: &launch.argv, cwd: &launch.cwd, env: &launch.env, stdin, stdout, stderr };
-    let tree = start_tree(program).map_err(|error| error.to_string())?;
-    Ok(Started { tree, streams: Some(streams) })
+    let guarded = Guarded::start(launch, [stdin, stdout, stderr])?;
+    Ok(Started { keeper: Keeper::Guardian(Box::new(guarded)), streams: Some(streams) })
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {

@@ -10,8 +10,14 @@
 //! Linux first: elsewhere there are no pidfds, no folder watch and no subreaper, so events are found by looking a few times a
 //! second, only the leader's process group is ended, and a sweep finds nothing.
 
+mod adopting;
+mod control;
+mod direct;
+mod guarded;
+mod guardian;
 mod handle;
 mod identity;
+mod keeper;
 mod launch;
 mod output;
 mod process_table;
@@ -28,8 +34,10 @@ mod tail;
 mod timekeeper;
 mod tool;
 mod tree;
+mod usage;
 mod wait;
 
+pub use guardian::guardian;
 pub use identity::{ProcessIdentity, identity, is_alive};
 pub use launch::{Launch, Limits, Watched, run};
 pub use output::{DrainStatus, LimitAction, OutputBounds, OutputRecord, StreamRecord};
@@ -39,3 +47,4 @@ pub use stage::{Cause, Owner, Stage, StageRecord};
 pub use sweep::{Leftovers, Swept, sweep};
 pub use tail::tail;
 pub use tool::{STDERR_KEPT, STDOUT_KEPT, Tool, ToolError, ToolOutput, run_tool};
+pub use usage::Usage;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::output::OutputRecord;
 use super::stage::StageRecord;
+use super::usage::Usage;
 
 /// The version of [`ExecutionResult`]'s fields.
 pub const RESULT_SCHEMA: u32 = 2;
@@ -135,6 +136,9 @@ pub struct ExecutionResult {
     /// A bound on the output was reached that ends the session.
     #[serde(default)]
     pub output_limit: bool,
+    /// The session's guardian was killed, or did not do its work, and the coordinator did it.
+    #[serde(default)]
+    pub guardian_lost: bool,
     /// The first signal the coordinator received during the session.
     pub cancelled: Option<i32>,
     /// The task's transition was seen.
@@ -150,6 +154,9 @@ pub struct ExecutionResult {
     /// What became of its output.
     #[serde(default)]
     pub output: OutputRecord,
+    /// What the tree used; nothing if its guardian could not tell.
+    #[serde(default)]
+    pub usage: Option<Usage>,
     /// The stages it went through, in order.
     #[serde(default)]
     pub stages: Vec<StageRecord>,

@@ -4,27 +4,20 @@
 use std::any::Any;
 use std::time::{Duration, Instant};
 
+use super::adopting::Adopting;
+use super::direct::FALLBACK;
+use super::keeper::Keeper;
 use super::launch::{Limits, Watched};
 use super::output::{DrainStatus, OutputRecord, Streams};
-use super::result::{Ended, ExecutionResult, LeakedProcess, NAMED, RESULT_SCHEMA};
+use super::result::{Ended, ExecutionResult, NAMED, RESULT_SCHEMA};
 use super::row_watch::RowWatch;
 use super::signals::Signals;
 use super::slot::Slot;
-use super::spawn::{Program, SpawnError, keep_exit_statuses, spawn};
+use super::spawn::keep_exit_statuses;
 use super::stage::{Owner, Stage};
 use super::supervisor::{Action, Actions, Input, Supervisor};
 use super::timekeeper::Reading;
-use super::tree::{Others, Tree};
 use super::wait::wait;
-
-/// How long to wait before looking again where the system cannot tell that something happened.
-pub(crate) const FALLBACK: Duration = Duration::from_millis(250);
-/// The same for the instant in which a tree that was seen to be empty is not yet confirmed to be.
-const CONFIRM: Duration = Duration::from_millis(5);
-/// What is gone this soon after the leader was not left behind by it.
-const SETTLE: Duration = Duration::from_millis(50);
-/// How often processes that ended after their parent are waited for while a session runs, so that they do not pile up.
-const HOUSEKEEPING: Duration = Duration::from_secs(30);
 
 /// Whom to ask and whom to listen to while a tree lives.
 pub(crate) struct Supervision<'a> {
@@ -35,15 +28,9 @@ pub(crate) struct Supervision<'a> {
     pub(crate) limits: Limits,
 }
 
-/// Starts the program as the leader of a tree of its own.
-pub(crate) fn start_tree(program: Program<'_>) -> Result<Tree, SpawnError> {
-    let others = Others::now();
-    spawn(program).map(|leader| Tree::new(leader, others))
-}
-
 /// A session's process, and its output if that is to be followed.
 pub(crate) struct Started {
-    pub(crate) tree: Tree,
+    pub(crate) keeper: Keeper,
     pub(crate) streams: Option<Streams>,
 }
 
@@ -51,19 +38,16 @@ pub(crate) struct Started {
 pub(crate) type Start<'a> = &'a mut dyn FnMut() -> Result<Started, String>;
 
 /// Waits for its turn, starts a tree and supervises it until nothing of it lives.
-pub(crate) fn supervise(start: Start<'_>, supervision: &mut Supervision<'_>) -> ExecutionResult {
+pub(crate) fn supervise(start: Start<'_>, supervision: &mut Supervision<'_>, owner: Owner) -> ExecutionResult {
     let session = Session {
-        supervisor: Supervisor::new(supervision.limits, Owner::Coordinator),
+        supervisor: Supervisor::new(supervision.limits, owner),
         signals_seen: supervision.signals_before,
         row: None,
         supervision,
-        tree: None,
+        keeper: None,
         streams: None,
         output: OutputRecord::default(),
         asked: Reading::now(),
-        leader_end_seen: false,
-        housekeeping_at: HOUSEKEEPING,
-        left_behind: Vec::new(),
         held: None,
         refusal: None,
         turn: None,
@@ -75,14 +59,11 @@ struct Session<'a, 'b> {
     supervisor: Supervisor,
     signals_seen: usize,
     supervision: &'a mut Supervision<'b>,
-    tree: Option<Tree>,
+    keeper: Option<Keeper>,
     streams: Option<Streams>,
     output: OutputRecord,
     row: Option<RowWatch>,
     asked: Reading,
-    leader_end_seen: bool,
-    housekeeping_at: Duration,
-    left_behind: Vec<LeakedProcess>,
     held: Option<Box<dyn Any>>,
     refusal: Option<String>,
     /// The last to be dropped: a tree that a panic interrupts is ended before another may begin.
@@ -135,9 +116,10 @@ impl Session<'_, '_> {
         self.row = self.supervision.watched.as_ref().map(|watched| RowWatch::new(watched.file()));
         match start() {
             Ok(started) => {
-                self.tree = Some(started.tree);
-                self.streams = started.streams;
-                Some(Input::Started)
+                let is_running = matches!(started.keeper, Keeper::Own(_));
+                (self.keeper, self.streams) = (Some(started.keeper), started.streams);
+                // A guardian tells it when it is so.
+                is_running.then_some(Input::Started)
             }
             Err(reason) => {
                 self.refusal = Some(reason);
@@ -158,18 +140,12 @@ impl Session<'_, '_> {
 
     fn observe(&mut self) -> Vec<Input> {
         let mut inputs = self.new_signals();
-        let leader_ended = !self.leader_end_seen && self.tree.as_mut().is_some_and(|tree| tree.leader_exit().is_some());
+        let leader_ended = self.keeper.as_mut().is_some_and(Keeper::leader_has_ended);
         self.look_at_row(leader_ended, &mut inputs);
-        if leader_ended {
-            self.leader_end_seen = true;
-            let survivors = !self.is_gone_soon();
-            self.left_behind = self.tree.iter().flat_map(Tree::living).collect();
-            inputs.push(Input::LeaderEnded { survivors });
-        } else if self.supervisor.is_ending() {
-            inputs.extend(self.tree.as_mut().is_none_or(Tree::is_gone).then_some(Input::TreeGone));
-        } else if self.elapsed() >= self.housekeeping_at {
-            self.housekeeping_at = self.elapsed() + HOUSEKEEPING;
-            self.tree.iter().for_each(Tree::reap_orphans);
+        let ending = self.supervisor.is_ending();
+        match &mut self.keeper {
+            Some(keeper) => inputs.extend(keeper.observe(ending)),
+            None => inputs.extend(ending.then_some(Input::TreeGone)),
         }
         if self.supervisor.stage() == Stage::Draining {
             self.drain_output();
@@ -198,22 +174,6 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Whether nothing is left, given a moment for what ends together with the leader, as the other end of a pipe does.
-    fn is_gone_soon(&mut self) -> bool {
-        let Some(tree) = &mut self.tree else { return true };
-        let seen = Instant::now();
-        loop {
-            if tree.is_gone() {
-                return true;
-            }
-            let left = SETTLE.saturating_sub(seen.elapsed());
-            if left.is_zero() {
-                return false;
-            }
-            wait(tree.member_descriptors(), Some(left));
-        }
-    }
-
     /// Looks at the row if it was touched, and one last time before an end would be called another.
     fn look_at_row(&mut self, leader_ended: bool, inputs: &mut Vec<Input>) {
         if self.supervisor.flags().transition_seen || self.supervisor.stage() != Stage::Running {
@@ -233,76 +193,73 @@ impl Session<'_, '_> {
     }
 
     fn carry_out(&mut self, action: Action) {
-        match (action, &mut self.tree) {
+        match (action, &mut self.keeper) {
             (Action::HoldState, _) => {
                 self.held = self.supervision.watched.as_mut().map(|watched| watched.hold_state());
                 if !self.supervisor.flags().transition_seen && self.reached_transition() {
                     self.supervisor.note_transition();
                 }
             }
-            (Action::Terminate, Some(tree)) => tree.terminate(),
-            (Action::Kill, Some(tree)) => tree.kill(),
+            (Action::Terminate, Some(keeper)) => keeper.terminate(),
+            (Action::Kill, Some(keeper)) => keeper.kill(),
             (_, None) => {}
         }
     }
 
     fn wait(&self, wake_at: Option<Duration>) {
-        let (Some(tree), false) = (&self.tree, self.supervisor.stage() == Stage::Draining) else { return };
+        let (Some(keeper), false) = (&self.keeper, self.supervisor.stage() == Stage::Draining) else { return };
         let ending = self.supervisor.is_ending();
         let row = self.row.as_ref().filter(|_| !ending && !self.supervisor.flags().transition_seen);
-        let now = self.elapsed();
-        let mut at_most = wake_at.map(|at| at.saturating_sub(now));
-        let mut no_later_than = |limit: Duration| at_most = Some(at_most.map_or(limit, |time| time.min(limit)));
-        if ending && self.leader_end_seen && tree.living().len() == 0 {
-            no_later_than(CONFIRM);
-        }
         let output = self.streams.as_ref();
-        let rest = output.map_or(Duration::ZERO, Streams::rest);
-        let growth = output.and_then(Streams::descriptor).filter(|_| rest.is_zero());
-        if !rest.is_zero() {
-            no_later_than(rest);
-        }
-        let blind = output.is_some_and(|output| output.descriptor().is_none());
-        if blind || !tree.can_be_waited_for() || row.is_some_and(|row| row.descriptor().is_none()) {
-            no_later_than(FALLBACK);
-        }
-        if !ending {
-            no_later_than(self.housekeeping_at.saturating_sub(now));
-        }
+        let rest = output.map(Streams::rest).filter(|rest| !rest.is_zero());
+        let is_blind = output.is_some_and(|output| output.descriptor().is_none())
+            || row.is_some_and(|row| row.descriptor().is_none());
+        let wake_in = wake_at.map(|at| at.saturating_sub(self.elapsed()));
+        let limits = [wake_in, rest, is_blind.then_some(FALLBACK), keeper.look_again(ending)];
         let signals = self.supervision.signals.descriptors();
-        let members = tree.member_descriptors().filter(|_| ending);
+        let growth = output.and_then(Streams::descriptor).filter(|_| rest.is_none());
         let row = row.and_then(RowWatch::descriptor);
-        wait(signals.chain(tree.leader_descriptor()).chain(row).chain(growth).chain(members), at_most);
+        let descriptors = signals.chain(row).chain(growth).chain(keeper.descriptors(ending));
+        wait(descriptors, limits.into_iter().flatten().min());
     }
 
     fn result(mut self) -> ExecutionResult {
         // The window was over before it was begun, or there never was a process.
         self.drain_output();
-        let leaked_count = if self.supervisor.left_alone() { self.left_behind.len() } else { 0 };
-        self.left_behind.truncate(leaked_count.min(NAMED));
         self.held = None;
         let flags = self.supervisor.flags();
+        let keeper = self.keeper.as_mut();
+        let mut kept = keeper.map(Keeper::account).unwrap_or_default();
+        if !self.supervisor.left_alone() {
+            kept.left_behind = (Vec::new(), 0);
+        }
+        kept.left_behind.0.truncate(NAMED);
+        kept.refused.truncate(NAMED);
         let ended = match self.supervisor.primary() {
-            Ended::CouldNotStart { .. } => Ended::CouldNotStart { reason: self.refusal.unwrap_or_default() },
+            Ended::CouldNotStart { .. } => {
+                Ended::CouldNotStart { reason: self.refusal.or(kept.refusal).unwrap_or_default() }
+            }
             other => other,
         };
         let now = Reading::now();
-        let wall = self.tree.as_ref().map(|_| now.awake_since(self.asked).saturating_sub(self.supervisor.started()));
+        let wall = kept.pid.map(|_| now.awake_since(self.asked).saturating_sub(self.supervisor.started()));
         ExecutionResult {
             schema: RESULT_SCHEMA,
             ended,
-            exit: self.tree.as_mut().and_then(Tree::leader_exit),
-            pid: self.tree.as_ref().map(|tree| tree.leader().as_raw_pid().unsigned_abs()),
+            exit: kept.exit,
+            pid: kept.pid,
             timed_out: flags.timed_out,
             idle_timed_out: flags.idle,
             output_limit: flags.output_limit,
+            guardian_lost: flags.guardian_lost,
             cancelled: self.supervisor.cancelled(),
             transition_seen: flags.transition_seen,
             ladder: self.supervisor.ladder(),
-            leaked: self.left_behind,
-            leaked_count,
-            survivors: self.tree.iter().flat_map(Tree::refused).take(NAMED).cloned().collect(),
+            leaked: kept.left_behind.0,
+            leaked_count: kept.left_behind.1,
+            survivors: kept.refused,
             output: self.output,
+            usage: kept.usage,
             stages: self.supervisor.stages().to_vec(),
             wall_ms: milliseconds(wall.unwrap_or_default()),
             suspended_ms: milliseconds(now.suspended_since(self.asked)),
@@ -312,38 +269,4 @@ impl Session<'_, '_> {
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// This process is child subreaper for as long as this value lives.
-#[derive(Debug)]
-struct Adopting {
-    #[cfg(target_os = "linux")]
-    was_before: bool,
-}
-
-#[cfg(target_os = "linux")]
-impl Adopting {
-    fn begin() -> Self {
-        use rustix::process::{child_subreaper, getpid, set_child_subreaper};
-        let was_before = child_subreaper().is_ok_and(|setting| setting.is_some());
-        // Every kernel since 3.4 knows it, and there is no other reason to refuse (prctl(2)).
-        let _set = set_child_subreaper(Some(getpid()));
-        Self { was_before }
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Drop for Adopting {
-    fn drop(&mut self) {
-        if !self.was_before {
-            let _unset = rustix::process::set_child_subreaper(None);
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-impl Adopting {
-    fn begin() -> Self {
-        Self {}
-    }
 }

@@ -78,6 +78,7 @@ impl Sandbox {
             stdout: self.path("logs/stdout"),
             stderr: self.path("logs/stderr"),
             output: OutputBounds::default(),
+            guardian: env!("CARGO_BIN_EXE_runner").into(),
             limits,
         }
     }

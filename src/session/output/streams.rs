@@ -106,7 +106,9 @@ impl Streams {
         let mut unread = look.unread;
         while unread > 0 && !is_over() {
             let head_left = self.streams[which].log.head_left();
-            let limit = limits(self.streams.each_ref().map(|stream| stream.log.end()), &self.bounds)[which];
+            let mut ends = self.streams.each_ref().map(|stream| stream.log.end());
+            ends[which] = ends[which].saturating_add(unread);
+            let limit = limits(ends, &self.bounds)[which];
             let stream = &mut self.streams[which];
             if head_left == 0 && unread > limit {
                 // Only the newest will be kept.
