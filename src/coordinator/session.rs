@@ -8,7 +8,7 @@ use crate::lock::Lock;
 use crate::observe::{Event, SessionName};
 use crate::plan::{TaskCard, Work};
 use crate::prompt::{self, Assignment, Prompt, PromptFault, Sources};
-use crate::session::{self, ExecutionResult, Launch, Limits, Watched};
+use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Watched};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::{Row, Status};
 use crate::tracker::store::Store;
@@ -22,7 +22,7 @@ use super::ground::{self, Ground};
 use super::prepare::{self, Command};
 use super::settle::{self, Settlement};
 use super::{Run, aside};
-use crate::config::OnViolation;
+use crate::config::{Config, OnViolation, Output};
 use crate::workspace::Guarded;
 
 /// How much of each output stream a reason carries, in bytes.
@@ -170,14 +170,14 @@ fn execute(
         scratch: folder.to_owned(),
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
-        output: session::OutputBounds::default(),
+        output: output_bounds(run.config),
         guardian: run.host.binary.clone(),
         limits: Limits {
             wall: run.config.timeout,
-            idle_timeout: None,
+            idle_timeout: run.config.idle_timeout,
             exit_grace: run.config.exit_grace,
             kill_grace: run.config.kill_grace,
-            drain: std::time::Duration::from_secs(2),
+            drain: run.config.drain,
         },
     };
     let mut watch = RowWatch {
@@ -190,6 +190,12 @@ fn execute(
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
     Ok(result)
+}
+
+fn output_bounds(config: &Config) -> OutputBounds {
+    let Output { stdout, stderr, combined, ends_session } = config.output;
+    let action = if ends_session { LimitAction::End } else { LimitAction::Keep };
+    OutputBounds { stdout, stderr, combined, action }
 }
 
 /// The folder for temporary folders; one inside the root would make a session's scratch files changes of the tree.

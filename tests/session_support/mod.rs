@@ -48,6 +48,30 @@ impl Watched for Row {
     }
 }
 
+/// A sandbox's folder, also for another process.
+pub(crate) struct Place<'a>(pub(crate) &'a Path);
+
+impl Place<'_> {
+    pub(crate) fn launch(&self, argv: &[&str], limits: Limits) -> Launch {
+        Launch {
+            argv: argv.iter().map(OsString::from).collect(),
+            cwd: self.0.to_owned(),
+            env: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
+            stdin: self.0.join("prompt"),
+            scratch: self.0.to_owned(),
+            stdout: self.0.join("logs/stdout"),
+            stderr: self.0.join("logs/stderr"),
+            output: OutputBounds::default(),
+            guardian: env!("CARGO_BIN_EXE_runner").into(),
+            limits,
+        }
+    }
+
+    pub(crate) fn row(&self) -> Row {
+        Row { file: self.0.join("rows/row"), held: 0 }
+    }
+}
+
 impl Sandbox {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -69,22 +93,11 @@ impl Sandbox {
     }
 
     pub(crate) fn launch(&self, argv: &[&str], limits: Limits) -> Launch {
-        Launch {
-            argv: argv.iter().map(OsString::from).collect(),
-            cwd: self.folder.path().to_owned(),
-            env: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
-            stdin: self.path("prompt"),
-            scratch: self.folder.path().to_owned(),
-            stdout: self.path("logs/stdout"),
-            stderr: self.path("logs/stderr"),
-            output: OutputBounds::default(),
-            guardian: env!("CARGO_BIN_EXE_runner").into(),
-            limits,
-        }
+        Place(self.folder.path()).launch(argv, limits)
     }
 
     pub(crate) fn row(&self) -> Row {
-        Row { file: self.path("rows/row"), held: 0 }
+        Place(self.folder.path()).row()
     }
 
     pub(crate) fn run(&self, script: &str, limits: Limits) -> ExecutionResult {
