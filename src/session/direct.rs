@@ -90,6 +90,9 @@ impl Direct {
 
     /// When to look again at the latest, although nothing is readable.
     pub(crate) fn look_again(&self, ending: bool) -> Option<Duration> {
+        if !self.leader_end_seen && self.tree.knows_exit() {
+            return Some(Duration::ZERO);
+        }
         if ending && self.leader_end_seen && self.tree.living().len() == 0 {
             return Some(CONFIRM);
         }

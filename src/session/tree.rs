@@ -148,6 +148,11 @@ impl Tree {
         tree
     }
 
+    /// How the leader ended is known, so nothing will tell it.
+    pub(crate) fn knows_exit(&self) -> bool {
+        self.exit.is_some()
+    }
+
     /// Its leader is, or was, a child of this process.
     pub(crate) fn has_leader(&self) -> bool {
         self.leader != rustix::process::getpid()
