@@ -1,6 +1,6 @@
 //! What a session prints is kept within bounds, and nothing of it is lost without being told.
 #![cfg(target_os = "linux")]
-#![expect(clippy::disallowed_methods, reason = "tests read files")]
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests read files, and fail where they cannot")]
 
 mod session_support;
 

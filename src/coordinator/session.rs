@@ -75,7 +75,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     fs::make_private_folder(&folder)?;
     let mut record = record(run, &held, &command);
     let over = match prompt {
-        Ok(prompt) => Over::Ran(execute(run, &held, (&command, &prompt), (&folder, &mut record))?),
+        Ok(prompt) => Over::Ran(Box::new(execute(run, &held, (&command, &prompt), (&folder, &mut record))?)),
         Err(fault) => Over::NoPrompt(fault),
     };
     conclude(run, held, &ground, (over, folder, record))
@@ -91,7 +91,7 @@ fn progress(run: &Run<'_>) -> (usize, usize) {
 /// How the process part of a session ended.
 enum Over {
     /// There was a process, or at least a try at one.
-    Ran(ExecutionResult),
+    Ran(Box<ExecutionResult>),
     /// The prompt could not be made, so nothing was started.
     NoPrompt(PromptFault),
 }
@@ -243,7 +243,7 @@ fn conclude(
     unstage(run)?;
     let verdict = judge(&held, &aftermath, &over, &folder);
     if let Over::Ran(result) = &over {
-        record.execution = Some(result.clone());
+        record.execution = Some((**result).clone());
     }
     let mut kept = aftermath.kept.clone();
     let keeps_tree_clean = run.config.on_violation == OnViolation::SetAside;

@@ -178,12 +178,11 @@ impl Guarded {
     }
 
     pub(crate) fn terminate(&mut self) {
-        match &mut self.taken {
-            Some(direct) => direct.tree.terminate(),
-            None => {
-                self.nudge();
-                self.control.send(&Order::Terminate);
-            }
+        if let Some(direct) = &mut self.taken {
+            direct.tree.terminate();
+        } else {
+            self.nudge();
+            self.control.send(&Order::Terminate);
         }
     }
 

@@ -119,6 +119,7 @@ pub struct LeakedProcess {
 /// Everything observed about one session, from its launch until nothing of its tree lived.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one observation that may come with any other")]
 pub struct ExecutionResult {
     /// The version of these fields.
     pub schema: u32,

@@ -114,6 +114,7 @@ enum Leader {
 
 /// What was observed besides the reason that ended the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one observation that may come with any other")]
 pub(crate) struct Flags {
     /// The wall limit passed while the leader ran.
     pub(crate) timed_out: bool,

@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(&log[2500..2500 + line.len()], line.as_bytes());
         let end = &log[2500 + line.len()..];
         assert!(end.len() > 7000 && all.ends_with(end));
-        assert_eq!(2500 + left_out as usize + end.len(), all.len());
+        assert_eq!(2500 + left_out + end.len() as u64, all.len() as u64);
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             let (log, left_out) = log_of(&parts, limit);
             prop_assert!(log.len() as u64 <= limit);
             prop_assert_eq!(left_out > 0, all.len() as u64 > limit);
-            let head = limit as usize / 4;
+            let head = usize::try_from(limit / 4).unwrap();
             prop_assert!(left_out == 0 || all[..head] == log[..head] && all.last() == log.last());
         }
     }

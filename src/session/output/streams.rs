@@ -25,7 +25,7 @@ struct Stream {
 /// The output of one session.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    streams: [Stream; 2],
+    both: [Stream; 2],
     bounds: OutputBounds,
     watch: GrowthWatch,
     buffer: Vec<u8>,
@@ -61,7 +61,7 @@ impl Streams {
         }
         let Ok(streams) = <[Stream; 2]>::try_from(streams) else { unreachable!("two paths make two streams") };
         let buffer = vec![0; BLOCK];
-        Ok((Self { streams, bounds, watch, buffer, looked: None, error: None }, scratch))
+        Ok((Self { both: streams, bounds, watch, buffer, looked: None, error: None }, scratch))
     }
 
     /// Readable when the output may have grown; `None` where only looking helps.
@@ -83,11 +83,11 @@ impl Streams {
     pub(crate) fn follow(&mut self) -> Followed {
         self.watch.drain();
         let mut grew = false;
-        for which in 0..self.streams.len() {
+        for which in 0..self.both.len() {
             grew |= self.take_new(which, &mut || false).unwrap_or_else(|error| self.fail(&error));
         }
         self.looked = grew.then(Instant::now);
-        let ends = self.streams.each_ref().map(|stream| stream.log.end());
+        let ends = self.both.each_ref().map(|stream| stream.log.end());
         let bounds = [self.bounds.stdout, self.bounds.stderr];
         let is_over = ends.iter().zip(bounds).any(|(end, bound)| *end > bound);
         Followed { grew, over_bound: is_over || ends[0].saturating_add(ends[1]) > self.bounds.combined }
@@ -100,16 +100,16 @@ impl Streams {
     }
 
     fn take_new(&mut self, which: usize, is_over: &mut dyn FnMut() -> bool) -> io::Result<bool> {
-        let stream = &mut self.streams[which];
+        let stream = &mut self.both[which];
         let look = stream.scratch.look()?;
         stream.truncated |= look.truncated;
         let mut unread = look.unread;
         while unread > 0 && !is_over() {
-            let head_left = self.streams[which].log.head_left();
-            let mut ends = self.streams.each_ref().map(|stream| stream.log.end());
+            let head_left = self.both[which].log.head_left();
+            let mut ends = self.both.each_ref().map(|stream| stream.log.end());
             ends[which] = ends[which].saturating_add(unread);
             let limit = limits(ends, &self.bounds)[which];
-            let stream = &mut self.streams[which];
+            let stream = &mut self.both[which];
             if head_left == 0 && unread > limit {
                 // Only the newest will be kept.
                 stream.scratch.skip(unread - limit);
@@ -132,8 +132,8 @@ impl Streams {
     }
 
     fn keep_within_bounds(&mut self) -> io::Result<()> {
-        let limits = limits(self.streams.each_ref().map(|stream| stream.log.end()), &self.bounds);
-        for (stream, limit) in self.streams.iter_mut().zip(limits) {
+        let limits = limits(self.both.each_ref().map(|stream| stream.log.end()), &self.bounds);
+        for (stream, limit) in self.both.iter_mut().zip(limits) {
             stream.log.keep_within(limit)?;
         }
         Ok(())
@@ -141,7 +141,7 @@ impl Streams {
 
     /// Takes the last of the output, until the window is over, and closes the logs up.
     pub(crate) fn finish(&mut self, is_over: &mut dyn FnMut() -> bool) -> OutputRecord {
-        for which in 0..self.streams.len() {
+        for which in 0..self.both.len() {
             if let Err(error) = self.take_new(which, is_over) {
                 self.fail(&error);
             }
@@ -149,7 +149,7 @@ impl Streams {
         let mut unread = 0;
         let mut figures = [StreamRecord::default(); 2];
         for (which, figure) in figures.iter_mut().enumerate() {
-            let stream = &mut self.streams[which];
+            let stream = &mut self.both[which];
             unread += stream.scratch.look().map_or(0, |look| look.unread);
             let kept = stream.log.finish();
             let (written, left_out) = (stream.log.end(), stream.log.left_out());
