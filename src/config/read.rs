@@ -299,7 +299,7 @@ mod tests {
             r#"{"output": {"stdout_bytes": 10}}"#,
             "key `output.stdout_bytes` must be an integer from 4096 to 1073741824, not `10`",
         ),
-        (r#"{"output": {"stdout": 10000}}"#, "key `output.stdout` is unknown; did you mean `stdout_bytes`?"),
+        (r#"{"output": {"stdout_byte": 10000}}"#, "key `output.stdout_byte` is unknown; did you mean `stdout_bytes`?"),
         (r#"{"output_limit_action": "stop"}"#, "key `output_limit_action` must be \"keep\" or \"end\", not \"stop\""),
         (r#"{"argv": "agent --go"}"#, "key `argv` must be a list of texts, one for each argument (no shell line)"),
         (r#"{"argv": null}"#, "key `argv` must be a list of texts, one for each argument (no shell line)"),
