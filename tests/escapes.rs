@@ -265,15 +265,13 @@ fn next(waiting: &Mutex<std::vec::IntoIter<(usize, usize)>>) -> Option<(usize, u
 }
 
 fn table(done: &[Vec<String>]) -> String {
-    let mut text = format!("{:16}", "");
-    for (name, _) in ENDS {
-        text += &format!(" {name:>18}");
-    }
-    for ((name, _), row) in ESCAPES.iter().zip(done) {
-        text += &format!("\n{name:16}");
-        for cell in row {
-            text += &format!(" {:>18}", if cell == "ok" { "gone" } else { "ALIVE OR WRONG" });
-        }
-    }
-    text
+    let row = |name: &str, cells: Vec<&str>| {
+        let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>18}")).collect();
+        format!("{name:16} {}", cells.join(" "))
+    };
+    let mut lines = vec![row("", ENDS.map(|(name, _)| name).to_vec())];
+    lines.extend(ESCAPES.iter().zip(done).map(|((name, _), cells)| {
+        row(name, cells.iter().map(|cell| if cell == "ok" { "gone" } else { "ALIVE OR WRONG" }).collect())
+    }));
+    lines.join("\n")
 }
