@@ -17,6 +17,10 @@ lint:
 test *ARGS:
     cargo test --all-features {{ARGS}}
 
+# Twelve ways to escape, nine ways to end: prints the table.
+escapes:
+    cargo test --all-features --test escapes -- --nocapture
+
 # All measurements.
 bench *ARGS:
     cargo bench {{ARGS}}

@@ -344,6 +344,27 @@ pub fn make_way(path: &Path, aside: &Path) -> Result<PathBuf> {
     Ok(free)
 }
 
+/// Opens a new, empty file that only the user may read (mode 0600), to write and read at any place.
+pub fn open_bounded_log(path: &Path) -> Result<File> {
+    make_folder(folder_of(path))?;
+    let opened = OpenOptions::new().create(true).truncate(true).read(true).write(true).mode(0o600).open(path);
+    opened.map_err(|e| FileError::new("open", path, e))
+}
+
+/// Makes a file without a name in `folder`, to read and to append to; its space is free again when nobody has it open.
+pub fn scratch_file(folder: &Path) -> Result<File> {
+    let fail = |e| FileError::new("make a scratch file in", folder, e);
+    let file = tempfile::tempfile_in(folder).map_err(fail)?;
+    let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| fail(e.into()))?;
+    rustix::fs::fcntl_setfl(&file, flags | rustix::fs::OFlags::APPEND).map_err(|e| fail(e.into()))?;
+    Ok(file)
+}
+
+/// Another descriptor of an open file in `folder`.
+pub fn duplicate(file: &File, folder: &Path) -> Result<File> {
+    file.try_clone().map_err(|e| FileError::new("use a scratch file in", folder, e))
+}
+
 /// Copies a file, link or folder with all it holds to `to`, links as links; false if there is nothing at `from`.
 ///
 /// The caller knows that no folder on the way to either is a link ([`is_behind_link`]).

@@ -110,6 +110,13 @@ fn failure(facts: Facts<'_>, ended: &Ended) -> String {
         (Ended::TimedOut, _) => {
             format!("the session was ended at its time limit after {} s", facts.result.wall_ms / 1000)
         }
+        (Ended::IdleTimedOut, _) => {
+            format!("the session was ended at its idle limit after {} s", facts.result.wall_ms / 1000)
+        }
+        (Ended::OutputLimit, _) => {
+            "the session was ended since it printed more than the bound on its output".to_owned()
+        }
+        (Ended::GuardianLost, _) => "the session was ended since its guardian process was killed".to_owned(),
         (_, Some(exit)) if !exit.is_success() => format!("the agent ended with {exit}"),
         _ => "the agent exited".to_owned(),
     };

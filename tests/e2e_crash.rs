@@ -177,7 +177,7 @@ fn a_submit_of_an_orphan_never_enters_another_tasks_commit() {
     project.agent_on(&[("S00-001/claim", body)]);
     let run = project.spawn(&[]);
     ready.wait();
-    run.signal(Signal::KILL);
+    run.kill_with_guardian();
     let killed = run.wait();
     assert_eq!(killed.signal, Some(9), "{killed}");
     // The orphan finishes while nobody coordinates.

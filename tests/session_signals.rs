@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 
 use runner::ids::hex;
 use runner::session::{
-    Ended, ExecutionResult, Exit, Ladder, Leftovers, Signals, Tool, identity, is_alive, run, run_tool, sweep,
+    Ended, ExecutionResult, Exit, Ladder, Leftovers, Signals, Stage, Tool, identity, is_alive, run, run_tool, sweep,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use session_support::{IMPATIENT, LIMITS, LONG, STAY, STAY_STUBBORNLY, Sandbox};
@@ -91,6 +91,27 @@ fn after_a_signal_no_session_starts_but_a_tool_still_does() {
     let output = run_tool(&tool, &signals).unwrap();
     assert_eq!((output.exit, output.cancelled), (Exit::Code(0), None));
     assert!(sandbox.path("started").exists());
+}
+
+#[test]
+fn a_session_is_cancelled_while_it_waits_for_its_turn() {
+    let _alone = alone();
+    let (first, second) = (Sandbox::new(), Sandbox::new());
+    let signals = Signals::install().unwrap();
+    let launch = second.launch(&["touch", "started"], LIMITS);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| first.run("echo > ready; read line < ready", LIMITS));
+        fs::read(first.path("ready")).unwrap();
+        let waiting = scope.spawn(|| run(&launch, &mut second.row(), &signals));
+        kill_process(getpid(), Signal::TERM).unwrap();
+        let result = waiting.join().unwrap();
+        assert_eq!((result.ended, result.cancelled, result.pid), (Ended::Interrupted, Some(15), None));
+        let stages: Vec<Stage> = result.stages.iter().map(|record| record.stage).collect();
+        assert_eq!(stages, [Stage::Queued, Stage::Completed]);
+        fs::write(first.path("ready"), "\n").unwrap();
+        assert_eq!(running.join().unwrap().exit, Some(Exit::Code(0)));
+    });
+    assert!(!second.path("started").exists());
 }
 
 #[test]

@@ -64,6 +64,12 @@ enum Command {
     Init(init::InitArgs),
     /// Set aside what a session left outside its scope, so that a run can go on; discards nothing
     Recover(recover::RecoverArgs),
+    /// Guard one session; started by a coordinator only
+    #[command(hide = true)]
+    Guardian {
+        /// The number of the descriptor that the coordinator handed down
+        control: i32,
+    },
     /// Show or move tasks: the commands of agents and of people
     Task(task::TaskArgs),
 }
@@ -84,6 +90,7 @@ pub fn main() -> u8 {
         Some(Command::Demo(args)) => demo::run(args, &host),
         Some(Command::Init(args)) => init::run(&cli.place, args, &host),
         Some(Command::Recover(args)) => recover::run(&cli.place, args, &host),
+        Some(Command::Guardian { control }) => return guardian(*control),
         Some(Command::Task(args)) => return task::run(&cli.place, args, &host),
     };
     outcome.unwrap_or_else(|failure| failed(&failure))
@@ -101,6 +108,15 @@ fn misplaced(cli: &Cli) -> Option<clap::Error> {
         _ => return None,
     };
     Some(Cli::command().error(ErrorKind::ArgumentConflict, text))
+}
+
+/// Guards a session for the coordinator that started this process.
+fn guardian(control: i32) -> u8 {
+    if crate::session::guardian(control) {
+        return 0;
+    }
+    report::note("`runner guardian` is started by a running coordinator only; start `runner` itself");
+    crate::outcome::EXIT_FAILURE
 }
 
 fn failed(failure: &Failure) -> u8 {

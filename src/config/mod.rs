@@ -46,6 +46,19 @@ pub enum Hooks {
     Run,
 }
 
+/// How much of a session's output is kept, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Output {
+    /// Of standard output.
+    pub stdout: u64,
+    /// Of standard error.
+    pub stderr: u64,
+    /// Of both together.
+    pub combined: u64,
+    /// Whether printing more ends the session.
+    pub ends_session: bool,
+}
+
 /// What becomes of changes outside a session's scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnViolation {
@@ -70,10 +83,16 @@ pub struct Config {
     pub max_remediation_depth: u32,
     /// The wall limit of a session.
     pub timeout: Duration,
+    /// How long a session may be silent: no output and no file change. `None` for as long as the wall limit allows.
+    pub idle_timeout: Option<Duration>,
     /// How long an agent may go on after its transition.
     pub exit_grace: Duration,
     /// From TERM to KILL.
     pub kill_grace: Duration,
+    /// How long the last of a session's output may be read.
+    pub drain: Duration,
+    /// How much of a session's output is kept.
+    pub output: Output,
     /// The longest prompt, in Unicode characters.
     pub max_prompt_chars: usize,
     /// The files every prompt begins with, `{role}` standing for the role; `None` means the default list.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::environment::{self, Environment};
 use super::records::{self, Retention};
-use super::{Config, ConfigError, Hooks, OnViolation};
+use super::{Config, ConfigError, Hooks, OnViolation, Output};
 use crate::ids::Role;
 use crate::strict::{Document, Fault, Fields, path_problem, texts_of};
 
@@ -29,17 +29,19 @@ const MAX_PROMPT_CHARS: Whole = Whole("max_prompt_chars", 48_000..=90_000, 80_00
 const TIMEOUT: Seconds = Seconds("timeout_seconds", false, 86_400.0, 1_800);
 const EXIT_GRACE: Seconds = Seconds("exit_grace_seconds", true, 600.0, 5);
 const KILL_GRACE: Seconds = Seconds("kill_grace_seconds", true, 600.0, 5);
+const DRAIN: Seconds = Seconds("drain_seconds", true, 600.0, 2);
+const IDLE_TIMEOUT: Seconds = Seconds("idle_timeout_seconds", false, 86_400.0, 0);
+/// The least holds a head, the line that states the gap, and an end.
+const STDOUT_BYTES: Whole = Whole("stdout_bytes", 4_096..=1 << 30, 8 << 20);
+const STDERR_BYTES: Whole = Whole("stderr_bytes", 4_096..=1 << 30, 2 << 20);
+const COMBINED_BYTES: Whole = Whole("combined_bytes", 8_192..=1 << 30, 8 << 20);
 const EXCLUDE: [&str; 5] = ["node_modules", ".venv", "__pycache__", "dist", "coverage"];
 
 /// Keys of later versions.
-const LATER: [&str; 14] = [
+const LATER: [&str; 10] = [
     "agent",
     "agents_by_role",
     "dialect",
-    "idle_timeout_seconds",
-    "drain_seconds",
-    "output",
-    "output_limit_action",
     "workspace",
     "follow_up_turns",
     "rework",
@@ -57,8 +59,16 @@ pub(super) fn defaults() -> Config {
         max_task_sessions: MAX_TASK_SESSIONS.2,
         max_remediation_depth: MAX_REMEDIATION_DEPTH.2,
         timeout: Duration::from_secs(TIMEOUT.3),
+        idle_timeout: None,
         exit_grace: Duration::from_secs(EXIT_GRACE.3),
         kill_grace: Duration::from_secs(KILL_GRACE.3),
+        drain: Duration::from_secs(DRAIN.3),
+        output: Output {
+            stdout: STDOUT_BYTES.2.into(),
+            stderr: STDERR_BYTES.2.into(),
+            combined: COMBINED_BYTES.2.into(),
+            ends_session: false,
+        },
         max_prompt_chars: MAX_PROMPT_CHARS.2 as usize,
         context_files: None,
         exclude: EXCLUDE.map(str::to_owned).to_vec(),
@@ -99,8 +109,11 @@ fn config(fields: &mut Fields<'_>) -> Config {
         max_task_sessions: whole(fields, &MAX_TASK_SESSIONS),
         max_remediation_depth: whole(fields, &MAX_REMEDIATION_DEPTH),
         timeout: seconds(fields, &TIMEOUT),
+        idle_timeout: idle_timeout(fields),
         exit_grace: seconds(fields, &EXIT_GRACE),
         kill_grace: seconds(fields, &KILL_GRACE),
+        drain: seconds(fields, &DRAIN),
+        output: output(fields),
         max_prompt_chars: whole(fields, &MAX_PROMPT_CHARS) as usize,
         context_files: fields.checked_texts("context_files", path_problem),
         exclude: fields.checked_texts("exclude", folder_problem).unwrap_or(default.exclude),
@@ -120,6 +133,24 @@ fn config(fields: &mut Fields<'_>) -> Config {
     };
     fields.finish(&LATER);
     config
+}
+
+/// A limit that may be written as `null`: none.
+fn idle_timeout(fields: &mut Fields<'_>) -> Option<Duration> {
+    let is_set = fields.value(IDLE_TIMEOUT.0).is_some_and(|value| !value.is_null());
+    is_set.then(|| seconds(fields, &IDLE_TIMEOUT)).filter(|limit| !limit.is_zero())
+}
+
+fn output(fields: &mut Fields<'_>) -> Output {
+    let ends = choice(fields, "output_limit_action", &[("keep", false), ("end", true)]).unwrap_or(false);
+    let bounds = fields.object("output", |fields| {
+        let bounds = [&STDOUT_BYTES, &STDERR_BYTES, &COMBINED_BYTES].map(|bound| u64::from(whole(fields, bound)));
+        fields.finish(&[]);
+        bounds
+    });
+    let [stdout, stderr, combined] =
+        bounds.unwrap_or([STDOUT_BYTES, STDERR_BYTES, COMBINED_BYTES].map(|Whole(_, _, default)| default.into()));
+    Output { stdout, stderr, combined, ends_session: ends }
 }
 
 fn whole(fields: &mut Fields<'_>, Whole(key, range, default): &Whole) -> u32 {
@@ -218,6 +249,8 @@ mod tests {
             "argv": ["agent", "{prompt_file}"], "commands_by_role": {"qa": ["critic"]},
             "max_sessions": 7, "max_task_sessions": 8, "max_remediation_depth": 0, "timeout_seconds": 0.5,
             "exit_grace_seconds": 0, "kill_grace_seconds": 600, "max_prompt_chars": 48000,
+            "idle_timeout_seconds": 90.5, "drain_seconds": 0, "output_limit_action": "end",
+            "output": {"stdout_bytes": 4096, "combined_bytes": 1073741824},
             "context_files": ["AGENTS.md", "roles/{role}.md"], "exclude": ["out"], "watch": ["generated/x"],
             "environment": {"set": {"A": ""}, "remove": ["B"], "pass": null, "by_role": {"qa": {"pass": ["PATH"]}}},
             "git_commits": false, "git_hooks": "run", "on_violation": "set_aside",
@@ -231,6 +264,9 @@ mod tests {
         assert_eq!((config.max_sessions, config.max_task_sessions, config.max_remediation_depth), (7, 8, 0));
         assert_eq!(config.timeout, Duration::from_millis(500));
         assert_eq!((config.exit_grace, config.kill_grace), (Duration::ZERO, Duration::from_mins(10)));
+        assert_eq!((config.idle_timeout, config.drain), (Some(Duration::from_millis(90_500)), Duration::ZERO));
+        let output = Output { stdout: 4096, stderr: 2 << 20, combined: 1 << 30, ends_session: true };
+        assert_eq!(config.output, output);
         assert_eq!(config.context_files.as_deref().unwrap(), ["AGENTS.md", "roles/{role}.md"]);
         assert_eq!((config.exclude, config.watch), (vec!["out".to_owned()], vec!["generated/x".to_owned()]));
         assert_eq!(config.environment.general.set["A"], "");
@@ -263,6 +299,17 @@ mod tests {
             "key `timeout_seconds` must be a number above 0 and at most 86400, not `true`",
         ),
         (r#"{"kill_grace_seconds": 600.5}"#, "key `kill_grace_seconds` must be a number from 0 to 600, not `600.5`"),
+        (
+            r#"{"idle_timeout_seconds": 0}"#,
+            "key `idle_timeout_seconds` must be a number above 0 and at most 86400, not `0`",
+        ),
+        (r#"{"drain_seconds": -1}"#, "key `drain_seconds` must be a number from 0 to 600, not `-1`"),
+        (
+            r#"{"output": {"stdout_bytes": 10}}"#,
+            "key `output.stdout_bytes` must be an integer from 4096 to 1073741824, not `10`",
+        ),
+        (r#"{"output": {"stdout_byte": 10000}}"#, "key `output.stdout_byte` is unknown; did you mean `stdout_bytes`?"),
+        (r#"{"output_limit_action": "stop"}"#, "key `output_limit_action` must be \"keep\" or \"end\", not \"stop\""),
         (r#"{"argv": "agent --go"}"#, "key `argv` must be a list of texts, one for each argument (no shell line)"),
         (r#"{"argv": null}"#, "key `argv` must be a list of texts, one for each argument (no shell line)"),
         (r#"{"argv": []}"#, "key `argv` is an empty list; name the program"),
@@ -314,6 +361,11 @@ mod tests {
         for (json, wanted) in REFUSED {
             assert_eq!(faults(json), [format!("runner.local.json: {wanted}")], "{json}");
         }
+    }
+
+    #[test]
+    fn no_idle_limit_may_be_written_as_null() {
+        assert_eq!(parsed(r#"{"idle_timeout_seconds": null}"#).unwrap().idle_timeout, None);
     }
 
     #[test]

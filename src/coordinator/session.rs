@@ -9,7 +9,7 @@ use crate::lock::Lock;
 use crate::observe::{Event, SessionName};
 use crate::plan::{TaskCard, Work};
 use crate::prompt::{self, Assignment, Prompt, PromptFault, Sources};
-use crate::session::{self, ExecutionResult, Launch, Limits, Watched};
+use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Watched};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::{Row, Status};
 use crate::tracker::store::{Store, row_path};
@@ -23,7 +23,7 @@ use super::ground::{self, Ground};
 use super::prepare::{self, Command};
 use super::settle::{self, Settlement};
 use super::{Run, aside, records};
-use crate::config::OnViolation;
+use crate::config::{Config, OnViolation, Output};
 use crate::workspace::{Area, Guarded, GuardedPath};
 
 /// How much of each output stream a reason carries, in bytes.
@@ -114,7 +114,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
         Ok(prompt) => {
             let result = execute(run, &held, (&command, &prompt, temporary.path()), (&folder, &mut record))?;
             records::cleaned(&mut record, fs::remove_temporary(temporary));
-            Over::Ran(result)
+            Over::Ran(Box::new(result))
         }
         Err(fault) => Over::NoPrompt(fault),
     };
@@ -131,7 +131,7 @@ fn progress(run: &Run<'_>) -> (usize, usize) {
 /// How the process part of a session ended.
 enum Over {
     /// There was a process, or at least a try at one.
-    Ran(ExecutionResult),
+    Ran(Box<ExecutionResult>),
     /// The prompt could not be made, so nothing was started.
     NoPrompt(PromptFault),
 }
@@ -210,12 +210,17 @@ fn execute(
         cwd: run.project.root().to_owned(),
         env: prepare::environment(places, &held.name, &held.token, temporary),
         stdin: prompt_file,
+        scratch: folder.to_owned(),
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
+        output: output_bounds(run.config),
+        guardian: run.host.binary.clone(),
         limits: Limits {
             wall: run.config.timeout,
+            idle_timeout: run.config.idle_timeout,
             exit_grace: run.config.exit_grace,
             kill_grace: run.config.kill_grace,
+            drain: run.config.drain,
         },
     };
     let mut watch = RowWatch {
@@ -229,6 +234,12 @@ fn execute(
     crate::fault::point("session:over");
     records::destroyed(&mut record.teardown, &result);
     Ok(result)
+}
+
+fn output_bounds(config: &Config) -> OutputBounds {
+    let Output { stdout, stderr, combined, ends_session } = config.output;
+    let action = if ends_session { LimitAction::End } else { LimitAction::Keep };
+    OutputBounds { stdout, stderr, combined, action }
 }
 
 /// Lets the supervisor see the task's transition.
@@ -272,7 +283,7 @@ fn conclude(
     unstage(run, &mut record.teardown)?;
     let verdict = judge(run, &held, (&aftermath, &over, &folder));
     if let Over::Ran(result) = &over {
-        record.execution = Some(result.clone());
+        record.execution = Some((**result).clone());
     }
     let mut kept = aftermath.kept.clone();
     let keeps_tree_clean = run.config.on_violation == OnViolation::SetAside && !aftermath.in_submodule;

@@ -32,6 +32,11 @@ impl Handle {
         handle.is_same().then_some(handle)
     }
 
+    /// A hold on a child that was not waited for, where the system does not show its start.
+    pub(crate) fn of_child(pid: Pid) -> Self {
+        Self { pid, start: 0, name: String::new(), descriptor: open_pidfd(pid).ok() }
+    }
+
     /// Whether the id still belongs to the process that was seen.
     pub(crate) fn is_same(&self) -> bool {
         process_table::read(self.pid.as_raw_pid()).is_some_and(|row| row.start == self.start && !row.ended)
@@ -47,7 +52,7 @@ impl Handle {
         let sent = match &self.descriptor {
             Some(descriptor) => signal_pidfd(descriptor.as_fd(), signal),
             // Without pidfds a process that ends between the check and the signal could be mistaken for a new one.
-            None if self.is_same() => rustix::process::kill_process(self.pid, signal),
+            None if self.start == 0 || self.is_same() => rustix::process::kill_process(self.pid, signal),
             None => Ok(()),
         };
         if sent == Err(Errno::SRCH) { Ok(()) } else { sent }

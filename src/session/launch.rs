@@ -6,10 +6,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::result::{Ended, ExecutionResult};
-use super::run::{Supervision, supervise};
+use super::guarded::Guarded;
+use super::keeper::Keeper;
+use super::output::{OutputBounds, Streams};
+use super::result::ExecutionResult;
+use super::run::{Started, Supervision, supervise};
 use super::signals::Signals;
-use super::spawn::Program;
+use super::stage::Owner;
 use crate::fs;
 
 /// One agent process to be started.
@@ -23,10 +26,16 @@ pub struct Launch {
     pub env: BTreeMap<OsString, OsString>,
     /// The file it reads on standard input. What replaces this file during the session is not seen by it.
     pub stdin: PathBuf,
-    /// A new log for its standard output, mode 0600.
+    /// The folder for what it writes its output into, files without a name; best on a disk, not in memory.
+    pub scratch: PathBuf,
+    /// A new log for its standard output, mode 0600: the supervisor's own bounded copy.
     pub stdout: PathBuf,
-    /// A new log for its standard error, mode 0600.
+    /// The same for its standard error.
     pub stderr: PathBuf,
+    /// How much of its output is kept.
+    pub output: OutputBounds,
+    /// The `runner` program, which is also the session's guardian.
+    pub guardian: PathBuf,
     /// Its time limits.
     pub limits: Limits,
 }
@@ -36,10 +45,14 @@ pub struct Launch {
 pub struct Limits {
     /// From the launch to the request to end.
     pub wall: Duration,
+    /// From the last output or file change to the request to end; `None` for as long as the wall limit allows.
+    pub idle_timeout: Option<Duration>,
     /// From the transition to the request to end.
     pub exit_grace: Duration,
     /// From the request to end (TERM) to KILL.
     pub kill_grace: Duration,
+    /// How long the last output may be read once nothing of the tree lives.
+    pub drain: Duration,
 }
 
 /// The task whose transition ends a session.
@@ -65,28 +78,16 @@ pub trait Watched {
 /// [`ExecutionResult::survivors`]); one in uninterruptible sleep delays the return until it wakes. On systems other than
 /// Linux only the leader's process group is ended.
 pub fn run(launch: &Launch, watched: &mut dyn Watched, signals: &Signals) -> ExecutionResult {
-    if let Some(first) = signals.first() {
-        return ExecutionResult::without_process(Ended::Interrupted, Some(first));
-    }
-    match prepare(launch) {
-        Ok(program) => {
-            let mut supervision =
-                Supervision { watched: Some(watched), signals, signals_before: 0, limits: launch.limits };
-            supervise(program, &mut supervision)
-        }
-        Err(error) => ExecutionResult::without_process(Ended::CouldNotStart { reason: with_causes(&error) }, None),
-    }
+    let mut supervision = Supervision { watched: Some(watched), signals, signals_before: 0, limits: launch.limits };
+    supervise(&mut || start(launch), &mut supervision, Owner::Guardian)
 }
 
-fn prepare(launch: &Launch) -> Result<Program<'_>, fs::FileError> {
-    Ok(Program {
-        argv: &launch.argv,
-        cwd: &launch.cwd,
-        env: &launch.env,
-        stdin: fs::open_to_read(&launch.stdin)?,
-        stdout: fs::open_log(&launch.stdout)?,
-        stderr: fs::open_log(&launch.stderr)?,
-    })
+fn start(launch: &Launch) -> Result<Started, String> {
+    let (streams, [stdout, stderr]) = Streams::open(&launch.scratch, [&launch.stdout, &launch.stderr], launch.output)
+        .map_err(|error| with_causes(&error))?;
+    let stdin = fs::open_to_read(&launch.stdin).map_err(|error| with_causes(&error))?;
+    let guarded = Guarded::start(launch, [stdin, stdout, stderr])?;
+    Ok(Started { keeper: Keeper::Guardian(Box::new(guarded)), streams: Some(streams) })
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {

@@ -10,26 +10,41 @@
 //! Linux first: elsewhere there are no pidfds, no folder watch and no subreaper, so events are found by looking a few times a
 //! second, only the leader's process group is ended, and a sweep finds nothing.
 
+mod adopting;
+mod control;
+mod direct;
+mod guarded;
+mod guardian;
 mod handle;
 mod identity;
+mod keeper;
 mod launch;
+mod output;
 mod process_table;
 mod result;
 mod row_watch;
 mod run;
 mod signals;
+mod slot;
 mod spawn;
+mod stage;
 mod supervisor;
 mod sweep;
 mod tail;
+mod timekeeper;
 mod tool;
 mod tree;
+mod usage;
 mod wait;
 
+pub use guardian::guardian;
 pub use identity::{ProcessIdentity, identity, is_alive, is_ancestor};
 pub use launch::{Launch, Limits, Watched, run};
+pub use output::{DrainStatus, LimitAction, OutputBounds, OutputRecord, StreamRecord};
 pub use result::{Ended, ExecutionResult, Exit, Ladder, LeakedProcess, RESULT_SCHEMA, signal_name};
 pub use signals::Signals;
+pub use stage::{Cause, Owner, Stage, StageRecord};
 pub use sweep::{Leftovers, Swept, sweep};
 pub use tail::tail;
 pub use tool::{STDERR_KEPT, STDOUT_KEPT, Tool, ToolError, ToolOutput, run_tool};
+pub use usage::Usage;

@@ -6,8 +6,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::output::OutputRecord;
+use super::stage::StageRecord;
+use super::usage::Usage;
+
 /// The version of [`ExecutionResult`]'s fields.
-pub const RESULT_SCHEMA: u32 = 1;
+pub const RESULT_SCHEMA: u32 = 2;
 
 /// How many processes a result names; the rest are only counted.
 pub(crate) const NAMED: usize = 64;
@@ -22,8 +26,14 @@ pub enum Ended {
     Transition,
     /// The wall limit passed.
     TimedOut,
+    /// The idle limit passed: no output and no file change.
+    IdleTimedOut,
+    /// A bound on its output was reached, and that was to end it.
+    OutputLimit,
     /// The coordinator was told to stop.
     Interrupted,
+    /// Its guardian was killed; the coordinator ended the tree.
+    GuardianLost,
     /// No process came to be.
     CouldNotStart {
         /// What was tried and why it failed, for a person.
@@ -86,7 +96,7 @@ pub fn signal_name(number: i32) -> Option<&'static str> {
 }
 
 /// How far the ending of the tree had to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ladder {
     /// Nothing had to be ended.
@@ -115,6 +125,7 @@ impl fmt::Display for LeakedProcess {
 /// Everything observed about one session, from its launch until nothing of its tree lived.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one observation that may come with any other")]
 pub struct ExecutionResult {
     /// The version of these fields.
     pub schema: u32,
@@ -126,6 +137,15 @@ pub struct ExecutionResult {
     pub pid: Option<u32>,
     /// The wall limit passed while the leader ran.
     pub timed_out: bool,
+    /// The idle limit passed while the leader ran.
+    #[serde(default)]
+    pub idle_timed_out: bool,
+    /// A bound on the output was reached that ends the session.
+    #[serde(default)]
+    pub output_limit: bool,
+    /// The session's guardian was killed, or did not do its work, and the coordinator did it.
+    #[serde(default)]
+    pub guardian_lost: bool,
     /// The first signal the coordinator received during the session.
     pub cancelled: Option<i32>,
     /// The task's transition was seen.
@@ -138,12 +158,25 @@ pub struct ExecutionResult {
     pub leaked_count: usize,
     /// What could not be ended since it belongs to another user.
     pub survivors: Vec<LeakedProcess>,
+    /// What became of its output.
+    #[serde(default)]
+    pub output: OutputRecord,
+    /// What the tree used; nothing if its guardian could not tell.
+    #[serde(default)]
+    pub usage: Option<Usage>,
+    /// The stages it went through, in order.
+    #[serde(default)]
+    pub stages: Vec<StageRecord>,
     /// From the launch to the end of the tree, in milliseconds, without time the machine was suspended.
     pub wall_ms: u64,
+    /// The time the machine was suspended meanwhile, in milliseconds; no limit counts it.
+    #[serde(default)]
+    pub suspended_ms: u64,
 }
 
+#[cfg(test)]
 impl ExecutionResult {
-    /// A session that never had a process.
+    /// What there is to say of a session without a process, for the tables of other rooms.
     pub(crate) fn without_process(ended: Ended, cancelled: Option<i32>) -> Self {
         Self {
             schema: RESULT_SCHEMA,
@@ -151,13 +184,20 @@ impl ExecutionResult {
             exit: None,
             pid: None,
             timed_out: false,
+            idle_timed_out: false,
+            output_limit: false,
+            guardian_lost: false,
             cancelled,
             transition_seen: false,
             ladder: Ladder::NotNeeded,
             leaked: Vec::new(),
             leaked_count: 0,
             survivors: Vec::new(),
+            output: OutputRecord::default(),
+            usage: None,
+            stages: Vec::new(),
             wall_ms: 0,
+            suspended_ms: 0,
         }
     }
 }
@@ -173,12 +213,18 @@ mod tests {
         assert_eq!(Exit::Signal(40).to_string(), "signal 40");
     }
 
+    /// A result as version 1 wrote it.
+    const FIRST: &str = r#"{"schema":1,"ended":{"could_not_start":{"reason":"no such file"}},"exit":null,"pid":null,
+        "timed_out":false,"cancelled":2,"transition_seen":false,"ladder":"not_needed","leaked":[],"leaked_count":0,
+        "survivors":[],"wall_ms":0}"#;
+
     #[test]
-    fn a_result_survives_its_own_json() {
-        let result = ExecutionResult::without_process(Ended::CouldNotStart { reason: "no such file".into() }, Some(2));
-        let text = serde_json::to_string(&result).unwrap();
-        assert!(text.contains(r#""schema":1,"ended":{"could_not_start":{"reason":"no such file"}}"#), "{text}");
-        assert_eq!(serde_json::from_str::<ExecutionResult>(&text).unwrap(), result);
+    fn a_result_survives_its_own_json_and_an_older_one_is_read() {
+        let old: ExecutionResult = serde_json::from_str(FIRST).unwrap();
+        assert_eq!(old.ended, Ended::CouldNotStart { reason: "no such file".into() });
+        assert!(old.stages.is_empty() && !old.idle_timed_out);
+        let text = serde_json::to_string(&old).unwrap();
+        assert_eq!(serde_json::from_str::<ExecutionResult>(&text).unwrap(), old);
         assert_eq!(serde_json::to_string(&Exit::Signal(9)).unwrap(), r#"{"signal":9}"#);
     }
 }

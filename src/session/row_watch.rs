@@ -8,6 +8,17 @@ use std::sync::{Mutex, PoisonError};
 /// Sources of events kept for the next session: closing one waits some ten milliseconds for the kernel to settle.
 static IDLE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 
+/// A source of file events, new or one that was given back.
+pub(crate) fn take_source() -> Option<OwnedFd> {
+    let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    idle.or_else(new_source)
+}
+
+/// Keeps a source whose watches are removed for the next session.
+pub(crate) fn give_source(source: Option<OwnedFd>) {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner).extend(source);
+}
+
 /// A watch on one row.
 #[derive(Debug)]
 pub(crate) struct RowWatch {
@@ -23,8 +34,7 @@ impl RowWatch {
     pub(crate) fn new(row: &Path) -> Self {
         let folder = row.parent().unwrap_or(Path::new("/")).to_owned();
         let name = row.file_name().unwrap_or_default().to_owned();
-        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut watch = Self { folder, name, source: idle.or_else(new_source), watch: None };
+        let mut watch = Self { folder, name, source: take_source(), watch: None };
         watch.arm();
         watch
     }
@@ -48,7 +58,7 @@ impl RowWatch {
 impl Drop for RowWatch {
     fn drop(&mut self) {
         self.disarm();
-        IDLE.lock().unwrap_or_else(PoisonError::into_inner).extend(self.source.take());
+        give_source(self.source.take());
     }
 }
 

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,6 +25,8 @@ pub(crate) struct Program<'a> {
     pub(crate) stdin: File,
     pub(crate) stdout: File,
     pub(crate) stderr: File,
+    /// A descriptor that it gets besides, under the number it has here.
+    pub(crate) control: Option<OwnedFd>,
 }
 
 /// Why no process came to be.
@@ -144,10 +148,14 @@ fn start(image: Image, program: Program<'_>) -> io::Result<Pid> {
     let mut command = Command::new(OsStr::from_bytes(image.file.as_bytes()));
     command.current_dir(program.cwd).stdin(Stdio::from(program.stdin));
     command.stdout(Stdio::from(program.stdout)).stderr(Stdio::from(program.stderr));
+    let control = program.control;
     let become_program = move || {
         rustix::process::setsid()?;
         reset_dispositions();
         close_on_exec();
+        if let Some(control) = &control {
+            rustix::io::fcntl_setfd(control, rustix::io::FdFlags::empty())?;
+        }
         unblock_signals();
         Err(image.exec())
     };
@@ -258,5 +266,31 @@ pub(crate) fn is_ignored(number: i32) -> bool {
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(number, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// The socket that whoever started this process handed down under this number; `None` if it is none. To be called once.
+#[expect(unsafe_code, reason = "a descriptor that came with the start of the process is known by its number only")]
+pub(crate) fn inherited_socket(number: RawFd) -> Option<UnixStream> {
+    if number <= 2 {
+        return None;
+    }
+    // SAFETY: the number is only asked about. Nothing here owns a descriptor of that number: none was opened before.
+    let is_socket = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        libc::fstat(number, &raw mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFSOCK
+    };
+    // SAFETY: it is open, as was just seen, and nobody else takes it.
+    let socket = is_socket.then(|| unsafe { UnixStream::from_raw_fd(number) })?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).ok()?;
+    Some(socket)
+}
+
+/// No signal that can be ignored ends or stops this process from now on. What it starts gets its own dispositions.
+#[expect(unsafe_code, reason = "signal(2) is unsafe for the handlers it can install; this installs none")]
+pub(crate) fn ignore_signals() {
+    for number in (1..=64).filter(|number| *number != libc::SIGCHLD && *number != libc::SIGCONT) {
+        // SAFETY: ignoring is no handler. Numbers that cannot be set are refused and stay as they are.
+        unsafe { libc::signal(number, libc::SIG_IGN) };
     }
 }

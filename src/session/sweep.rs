@@ -11,16 +11,19 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use sha2::{Digest, Sha256};
 
+use super::direct::FALLBACK;
+use super::guardian::LONGEST_GRACE;
 use super::handle::Handle;
 use super::process_table::{self, Row, Unreadable};
 use super::result::LeakedProcess;
-use super::run::FALLBACK;
 use super::tree::WAITED_FOR;
 use super::wait::wait;
 use crate::ids::hex;
 
 /// The variable a session's processes carry their secret in.
 const VARIABLE: &[u8] = b"RUNNER_TOKEN=";
+/// The variable a session's guardian carries the secret's digest in.
+pub(crate) const GUARDIAN_VARIABLE: &str = "RUNNER_GUARDIAN_OF";
 /// From the request to end to KILL.
 const GRACE: Duration = Duration::from_secs(2);
 /// What is still there after this, in uninterruptible sleep, is reported instead of waited for.
@@ -52,6 +55,7 @@ pub fn sweep(leftovers: &Leftovers<'_>) -> Swept {
     if leftovers.boot_id.is_empty() || leftovers.boot_id != process_table::boot_id() {
         return Swept::default();
     }
+    await_guardians(leftovers.token_hash);
     let started = Instant::now();
     let mut found = Found::new();
     freeze_and_ask(leftovers, &mut found);
@@ -64,6 +68,36 @@ pub fn sweep(leftovers: &Leftovers<'_>) -> Swept {
         let at_most = if asking { GRACE.saturating_sub(started.elapsed()) } else { FALLBACK };
         wait(round.matching.iter().filter_map(Handle::descriptor).take(WAITED_FOR), Some(at_most));
     }
+}
+
+/// Lets a guardian that outlived its coordinator finish: it alone can tell what cleared its environment. One that does not is
+/// stuck, and ended.
+fn await_guardians(token_hash: &str) {
+    let started = Instant::now();
+    loop {
+        let rows = process_table::all().filter(|row| !row.ended && is_guardian(row.pid, token_hash));
+        let guardians: Vec<Handle> = rows
+            .filter_map(|row| Handle::open(&row))
+            .filter(|handle| handle.descriptor().is_some() && is_guardian(handle.pid.as_raw_pid(), token_hash))
+            .collect();
+        let left = (LONGEST_GRACE + PATIENCE).saturating_sub(started.elapsed());
+        if guardians.is_empty() {
+            return;
+        }
+        for guardian in &guardians {
+            let signal = if left.is_zero() { Signal::KILL } else { Signal::CONT };
+            // One that ended meanwhile needs none.
+            let _sent = guardian.signal(signal);
+        }
+        wait(guardians.iter().filter_map(Handle::descriptor).take(1), Some(left.max(FALLBACK)));
+    }
+}
+
+fn is_guardian(pid: i32, token_hash: &str) -> bool {
+    let wanted = format!("{GUARDIAN_VARIABLE}={token_hash}");
+    process_table::environment(pid).is_ok_and(|environment| {
+        environment.is_some_and(|bytes| bytes.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()))
+    })
 }
 
 /// What was found so far, and whether the kernel refused to end it.

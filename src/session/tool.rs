@@ -7,11 +7,15 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use super::direct::Direct;
+use super::keeper::Keeper;
 use super::launch::Limits;
 use super::result::{Ended, Exit};
-use super::run::{Supervision, supervise};
+use super::run::{Started, Supervision, supervise};
 use super::signals::Signals;
 use super::spawn::Program;
+use super::stage::Owner;
+use super::tree::start_tree;
 
 /// How much of a tool's standard output is kept: its beginning.
 pub const STDOUT_KEPT: u64 = 8 << 20;
@@ -75,17 +79,18 @@ pub fn run_tool(tool: &Tool<'_>, signals: &Signals) -> Result<ToolOutput, ToolEr
     stdin.write_all(tool.stdin)?;
     stdin.rewind()?;
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    let program = Program {
-        argv: tool.argv,
-        cwd: tool.cwd,
-        env: tool.env,
-        stdin,
-        stdout: stdout.try_clone()?,
-        stderr: stderr.try_clone()?,
+    let mut streams = Some((stdin, stdout.try_clone()?, stderr.try_clone()?));
+    let mut start = || {
+        let (stdin, stdout, stderr) = streams.take().ok_or("the tool was started twice")?;
+        let program = Program { argv: tool.argv, cwd: tool.cwd, env: tool.env, stdin, stdout, stderr, control: None };
+        let tree = start_tree(program).map_err(|error| error.to_string())?;
+        Ok(Started { keeper: Keeper::Own(Box::new(Direct::new(tree))), streams: None })
     };
-    let limits = Limits { wall: tool.wall, exit_grace: Duration::ZERO, kill_grace: KILL_GRACE };
+    let grace = Duration::ZERO;
+    let limits =
+        Limits { wall: tool.wall, idle_timeout: None, exit_grace: grace, kill_grace: KILL_GRACE, drain: grace };
     let mut supervision = Supervision { watched: None, signals, signals_before: signals.count(), limits };
-    let result = supervise(program, &mut supervision);
+    let result = supervise(&mut start, &mut supervision, Owner::Coordinator);
     let exit = match (result.ended, result.exit) {
         (Ended::CouldNotStart { reason }, _) => return Err(ToolError::CouldNotStart { reason }),
         (_, Some(exit)) => exit,

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_pro
 use super::handle::{Handle, open_pidfd};
 use super::process_table::{self, Row};
 use super::result::{Exit, LeakedProcess};
+use super::spawn::{Program, SpawnError, spawn};
 
 /// How often a walk is repeated when a parent that ended meanwhile hides whose child a process is.
 const WALKS: usize = 3;
@@ -94,6 +95,12 @@ fn has_no_children() -> bool {
     waitid(WaitId::All, look).is_err_and(|error| error == Errno::CHILD)
 }
 
+/// Starts the program as the leader of a tree of its own.
+pub(crate) fn start_tree(program: Program<'_>) -> Result<Tree, SpawnError> {
+    let others = Others::now();
+    spawn(program).map(|leader| Tree::new(leader, others))
+}
+
 /// The tree of one session that was started.
 #[derive(Debug)]
 pub(crate) struct Tree {
@@ -124,9 +131,37 @@ impl Tree {
         }
     }
 
-    /// The leader's process id.
-    pub(crate) fn leader(&self) -> Pid {
-        self.leader
+    /// The tree of a guardian that is gone, whose children became this process's. A leader that is no child of this process
+    /// was waited for by the guardian, or never started.
+    pub(crate) fn adopt(leader: Option<(i32, u64)>, exit: Option<Exit>, others: Others) -> Self {
+        let me = rustix::process::getpid();
+        let is_ours = |pid, start| {
+            process_table::read(pid).is_none_or(|row| row.parent == me.as_raw_pid() && row.start == start)
+                && rustix::process::test_kill_process(Pid::from_raw(pid).unwrap_or(me)).is_ok()
+        };
+        let known = leader.filter(|(pid, start)| is_ours(*pid, *start)).and_then(|(pid, _)| Pid::from_raw(pid));
+        let mut tree = Self::new(known.unwrap_or(me), others);
+        if known.is_none() {
+            (tree.reaped, tree.leader_descriptor) = (true, None);
+            tree.exit = exit.or(Some(Exit::Code(-1)));
+        }
+        tree
+    }
+
+    /// How the leader ended is known, so nothing will tell it.
+    pub(crate) fn knows_exit(&self) -> bool {
+        self.exit.is_some()
+    }
+
+    /// Its leader is, or was, a child of this process.
+    pub(crate) fn has_leader(&self) -> bool {
+        self.leader != rustix::process::getpid()
+    }
+
+    /// The leader's process id and start time.
+    pub(crate) fn leader(&self) -> (i32, u64) {
+        let pid = self.leader.as_raw_pid();
+        (pid, process_table::read(pid).map_or(0, |row| row.start))
     }
 
     /// How the leader ended, if it has. It is not reaped by this, so neither its id nor its group's can be given away.
@@ -335,7 +370,7 @@ impl Drop for Tree {
         while !self.is_gone() {
             self.kill();
             let descriptors = self.leader_descriptor().into_iter().chain(self.member_descriptors());
-            super::wait::wait(descriptors, Some(super::run::FALLBACK));
+            super::wait::wait(descriptors, Some(super::direct::FALLBACK));
         }
     }
 }

@@ -19,3 +19,9 @@ pub(crate) fn wait<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>, at_mos
     // What became readable is found by looking at each source, so neither the count nor an error is needed.
     let _woken = poll(&mut entries, timeout.as_ref());
 }
+
+/// Whether something can be read now, an end included.
+pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    let mut entries = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    poll(&mut entries, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}

@@ -13,11 +13,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner::session::{ExecutionResult, Launch, Limits, Signals, Watched, run};
+use runner::session::{ExecutionResult, Launch, Limits, OutputBounds, Signals, Watched, run};
 
 /// Longer than any test may take: a test that comes to it fails by what it then finds.
 pub(crate) const LONG: Duration = Duration::from_mins(2);
-pub(crate) const LIMITS: Limits = Limits { wall: LONG, exit_grace: LONG, kill_grace: LONG };
+pub(crate) const LIMITS: Limits =
+    Limits { wall: LONG, idle_timeout: None, exit_grace: LONG, kill_grace: LONG, drain: LONG };
 /// For processes that ignore the request to end.
 pub(crate) const IMPATIENT: Limits = Limits { kill_grace: Duration::from_millis(100), ..LIMITS };
 
@@ -47,6 +48,30 @@ impl Watched for Row {
     }
 }
 
+/// A sandbox's folder, also for another process.
+pub(crate) struct Place<'a>(pub(crate) &'a Path);
+
+impl Place<'_> {
+    pub(crate) fn launch(&self, argv: &[&str], limits: Limits) -> Launch {
+        Launch {
+            argv: argv.iter().map(OsString::from).collect(),
+            cwd: self.0.to_owned(),
+            env: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
+            stdin: self.0.join("prompt"),
+            scratch: self.0.to_owned(),
+            stdout: self.0.join("logs/stdout"),
+            stderr: self.0.join("logs/stderr"),
+            output: OutputBounds::default(),
+            guardian: env!("CARGO_BIN_EXE_runner").into(),
+            limits,
+        }
+    }
+
+    pub(crate) fn row(&self) -> Row {
+        Row { file: self.0.join("rows/row"), held: 0 }
+    }
+}
+
 impl Sandbox {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -68,19 +93,11 @@ impl Sandbox {
     }
 
     pub(crate) fn launch(&self, argv: &[&str], limits: Limits) -> Launch {
-        Launch {
-            argv: argv.iter().map(OsString::from).collect(),
-            cwd: self.folder.path().to_owned(),
-            env: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
-            stdin: self.path("prompt"),
-            stdout: self.path("logs/stdout"),
-            stderr: self.path("logs/stderr"),
-            limits,
-        }
+        Place(self.folder.path()).launch(argv, limits)
     }
 
     pub(crate) fn row(&self) -> Row {
-        Row { file: self.path("rows/row"), held: 0 }
+        Place(self.folder.path()).row()
     }
 
     pub(crate) fn run(&self, script: &str, limits: Limits) -> ExecutionResult {

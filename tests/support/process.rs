@@ -133,6 +133,21 @@ impl Running {
         kill_process(pid, signal).expect("the process we started is there");
     }
 
+    /// Kills the coordinator and its session's guardian, so that nobody is left to end the session.
+    pub fn kill_with_guardian(&self) {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).expect("the process we started is there");
+        let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let children: Vec<i32> = lists
+            .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+            .collect();
+        let [guardian] = children[..] else { panic!("a coordinator with a session has one child, not {children:?}") };
+        let guardian = Pid::from_raw(guardian).expect("a process has an id");
+        // Stopped first, so that it does nothing once the coordinator is gone; it stays until it is killed.
+        kill_process(guardian, Signal::STOP).expect("the guardian is there");
+        self.signal(Signal::KILL);
+        kill_process(guardian, Signal::KILL).expect("the guardian is there");
+    }
+
     /// Waits for its end; past the deadline it is killed and the test fails.
     #[track_caller]
     pub fn wait(mut self) -> Finished {
