@@ -50,7 +50,7 @@ fn measure(files: usize) -> Duration {
     let sessions: Vec<u64> = log.lines().map(|line| line.parse().expect("nanoseconds")).collect();
     assert_eq!(sessions.len(), 2 * TASKS, "every task takes two sessions");
     let of_agents = Duration::from_nanos(sessions.iter().sum());
-    (wall - of_agents) / u32::try_from(sessions.len()).expect("few sessions")
+    wall.saturating_sub(of_agents) / u32::try_from(sessions.len()).expect("few sessions")
 }
 
 /// One session's work: read the prompt, write one file, leave a message, hand the task on.

@@ -175,32 +175,13 @@ pub fn replace_private(path: &Path, content: &[u8]) -> Result<()> {
 
 /// As [`replace`], with the given mode less the umask.
 pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> Result<()> {
-    replace_all(&[(path, content)], mode)
-}
-
-/// As [`replace_private`], for several files none of which needs another to be there first. All of them are synced at the same
-/// time: syncs that wait together share one journal commit and one flush of the disk.
-pub fn replace_private_together(files: &[(&Path, &[u8])]) -> Result<()> {
-    replace_all(files, 0o600)
-}
-
-fn replace_all(files: &[(&Path, &[u8])], mode: u32) -> Result<()> {
-    let mut written = Vec::with_capacity(files.len());
-    for (path, content) in files {
-        written.push((*path, write_beside(path, content, mode)?));
-        crate::fault::point("replace:written");
-    }
-    at_once(&written, |(path, temporary)| {
-        temporary.as_file().sync_all().map_err(|e| FileError::new("write", path, e))
-    })?;
-    for (path, temporary) in written {
-        temporary.persist(path).map_err(|e| FileError::new("write", path, e.error))?;
-        crate::fault::point("replace:renamed");
-    }
-    let mut folders: Vec<&Path> = files.iter().map(|(path, _)| folder_of(path)).collect();
-    folders.dedup();
-    at_once(&folders, |folder| sync_folder(folder))?;
-    Ok(())
+    let fail = |e| FileError::new("write", path, e);
+    let temporary = write_beside(path, content, mode)?;
+    crate::fault::point("replace:written");
+    temporary.as_file().sync_all().map_err(fail)?;
+    temporary.persist(path).map_err(|e| fail(e.error))?;
+    crate::fault::point("replace:renamed");
+    sync_folder(folder_of(path))
 }
 
 /// A temporary file in the folder of `path`, which is made if missing.
@@ -216,19 +197,6 @@ fn write_beside(path: &Path, content: &[u8], mode: u32) -> Result<tempfile::Name
         .map_err(fail)?;
     temporary.write_all(content).map_err(fail)?;
     Ok(temporary)
-}
-
-/// Does the same to all of a few things at the same time; the first error counts.
-fn at_once<T: Sync>(things: &[T], act: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
-    let Some((first, others)) = things.split_first() else { return Ok(()) };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = others.iter().map(|thing| scope.spawn(|| act(thing))).collect();
-        let done = act(first);
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).fold(done, |done, next| done.and(next))
-    })
 }
 
 /// Removes a file if it is there, and syncs its folder.

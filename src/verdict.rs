@@ -218,7 +218,7 @@ mod tests {
         let waits = Verdict::Wait { reason: "the agent could not start: no such file".to_owned() };
         let timed_out = || ran(Ended::TimedOut, Some(Exit::Signal(15)));
         let interrupted = || ran(Ended::Interrupted, Some(Exit::Signal(15)));
-        for (what, after, result, marks, expected) in [
+        for (what, after, result, marks, expected) in vec![
             ("tampering", in_progress(), exited(0), touched, tampered()),
             ("a scope violation", in_progress(), exited(0), strayed, violated()),
             ("blocked by this agent", blocked(), exited(0), clean, Verdict::Blocked),

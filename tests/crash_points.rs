@@ -31,7 +31,7 @@ macro_rules! killed_verb {
             "; else export RUNNER_FAULT=\"$FAULT\"; ",
             $verb,
             "; status=$?; unset RUNNER_FAULT; note verb $status\n",
-            "case $END$status in 1137) kill -KILL $PPID; exit 9 ;; 0137) ",
+            "case $END$status in 1137) read -r _ _ _ above _ </proc/$PPID/stat; kill -KILL $above $PPID; exit 9 ;; 0137) ",
             $again,
             " ;; esac; fi"
         )

@@ -1,5 +1,7 @@
 //! Sessions that leave something odd in the way: nothing hangs, nothing outside the project is touched, and the next start goes on.
 
+#![expect(clippy::disallowed_methods, reason = "the test looks at files outside the project")]
+
 mod support;
 
 use serde_json::json;

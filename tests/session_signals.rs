@@ -64,8 +64,7 @@ fn the_first_signal_asks_the_session_to_end() {
 fn the_second_signal_kills_at_once() {
     let _alone = alone();
     // Not at once, since that would be one request delivered twice.
-    let script =
-        "trap 'sleep 0.2; echo > ready' TERM; exec 9>life; echo alive >&9; echo > ready; while :; do sleep 600; done";
+    let script = "trap 'sleep 0.2; echo > ready' TERM; exec 9>life; echo alive >&9; echo > ready; while :; do sleep 600 & wait $!; done";
     let result = interrupted(script, vec![Signal::INT, Signal::TERM]);
     assert_eq!((result.cancelled, result.exit), (Some(2), Some(Exit::Signal(9))));
     assert_eq!(result.ladder, Ladder::Killed);
@@ -187,7 +186,7 @@ fn a_sweep_ends_what_holds_the_secret_and_nothing_else() {
         bystander("sh", &format!(": RUNNER_TOKEN={secret}; {UNTIL_CLOSED}"), &[("RUNNER_TOKEN", "other")]),
         bystander("sh", UNTIL_CLOSED, &[("OTHER", &format!("RUNNER_TOKEN={secret}"))]),
     ];
-    let stubborn = "trap '' TERM; echo; while :; do sleep 600; done";
+    let stubborn = "trap '' TERM; echo; while :; do sleep 600 & wait $!; done";
     let holders = [
         bystander("sh", "echo; exec sleep 600", &[("RUNNER_TOKEN", &secret)]),
         bystander("setsid", stubborn, &[("RUNNER_TOKEN", &secret)]),

@@ -203,7 +203,8 @@ fn execute(
     let prompt_file = folder.join("prompt.md");
     fs::make_folder(&run.project.root().join("state/commit_messages"))?;
     record.temporary = Some(temporary.to_owned());
-    record.write_with(folder, &run.redactor, &[(&prompt_file, prompt.text.as_bytes())])?;
+    fs::replace_private(&prompt_file, prompt.text.as_bytes())?;
+    record.write(folder, &run.redactor)?;
     let places = (run.project, run.config, run.host);
     let launch = Launch {
         argv: command.to_exec(),

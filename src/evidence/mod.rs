@@ -139,17 +139,11 @@ pub struct RunRecord {
 impl RunRecord {
     /// Replaces the record in the session's folder, readable by the user only and without secrets.
     pub fn write(&self, folder: &Path, redactor: &Redactor) -> Result<(), JsonError> {
-        self.write_with(folder, redactor, &[])
-    }
-
-    /// As [`RunRecord::write`], together with other files of the session.
-    pub fn write_with(&self, folder: &Path, redactor: &Redactor, others: &[(&Path, &[u8])]) -> Result<(), JsonError> {
         let path = folder.join("run.json");
         let text = self.redacted(redactor).and_then(|value| serde_json::to_string_pretty(&value));
         let mut text = text.map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
         text.push('\n');
-        let own = (path.as_path(), text.as_bytes());
-        Ok(fs::replace_private_together(&[others, &[own]].concat())?)
+        Ok(fs::replace_private(&path, text.as_bytes())?)
     }
 
     /// Reads the record of a session, if there is one that this version understands.
