@@ -106,6 +106,8 @@ fn lay_down(root: &Path, files: usize) {
     let agent = std::env::current_exe().expect("this program");
     put_json(&root.join("runner.local.json"), &json!({"argv": [agent, "--agent"], "context_files": []}));
     git(root, &["init", "-q", "-b", "main"]);
+    // So many new objects would have git tidy up in the background, into the measurement and under the guarded files.
+    git(root, &["config", "gc.auto", "0"]);
     git(root, &["config", "user.name", "Sample"]);
     git(root, &["config", "user.email", "sample@example.invalid"]);
     git(root, &["add", "-A"]);
