@@ -144,3 +144,12 @@ fn evidence_that_no_prompt_can_hold_is_refused_at_the_verb() {
     assert_says(&project.note("bytes.out"), &["UTF-8"]);
     assert_says(&project.note("size.out"), &["20000"]);
 }
+
+#[test]
+fn refs_that_git_packs_by_itself_are_no_tampering() {
+    let project = Project::new();
+    project.git(&["branch", "other"]);
+    project.agent_on(&[("*/claim", "git pack-refs --all; git gc -q; work; submit")]);
+    project.run(&[]).complete();
+    project.assert_clean();
+}

@@ -1,5 +1,6 @@
 //! What else is done to a repository: founding one, keeping a commit under a name, bringing files back to HEAD.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use git2::build::CheckoutBuilder;
@@ -48,6 +49,21 @@ pub struct Unkeepable {
 }
 
 impl Repository {
+    /// What every ref points at, by name; however git stores them (`git-pack-refs(1)` moves them without changing one).
+    pub fn refs(&self) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, GitError> {
+        const DOING: &str = "list the refs";
+        let mut all = BTreeMap::new();
+        for reference in self.git.references().map_err(GitError::new(DOING))? {
+            let reference = reference.map_err(GitError::new(DOING))?;
+            let target = match reference.target() {
+                Some(oid) => oid.to_string().into_bytes(),
+                None => reference.symbolic_target_bytes().unwrap_or_default().to_owned(),
+            };
+            all.insert(reference.name_bytes().to_owned(), target);
+        }
+        Ok(all)
+    }
+
     /// Keeps `commit` under `refs/runner/kept/<name>`, so that nothing collects it.
     pub fn keep(&self, name: &str, commit: &CommitId) -> Result<(), GitError> {
         let reference = format!("refs/runner/kept/{name}");

@@ -11,7 +11,7 @@ use crate::relpath::RelPath;
 use crate::tracker::proof::Token;
 use crate::tracker::row::Row;
 use crate::tracker::store::{LockedStore, parse_row, row_path};
-use crate::workspace::{Area, ChangeKind, GuardedPath, Scope, Tampering, violations};
+use crate::workspace::{Area, ChangeKind, Changes, GuardedPath, Scope, Tampering, violations};
 
 use super::Run;
 use super::claim::Held;
@@ -86,7 +86,11 @@ pub(super) fn examine(
 ) -> Result<Aftermath, Failure> {
     let explained = explain(run, locked, held);
     let ignored = |path: &RelPath| ground.snapshot.is_ignored(path);
-    let allowed = |guarded: &GuardedPath| explained.allows(guarded) || leaves(held, guarded, &ignored);
+    // Git packs refs by itself (`git gc`): as long as each points where it did, where they are stored is nobody's business.
+    let same_refs = run.git.as_ref().is_some_and(|git| git.refs().is_ok_and(|refs| refs == ground.refs));
+    let allowed = |guarded: &GuardedPath| {
+        explained.allows(guarded) || leaves(held, guarded, &ignored) || (same_refs && stores_refs(guarded))
+    };
     let found = run.guard.tampering_since(&ground.guarded, &allowed)?;
     let head_moved = keep_moved_head(run, held, ground)?;
     keep_refs(run, held, &found)?;
@@ -109,22 +113,7 @@ pub(super) fn examine(
     } else {
         Scope::new(&held.card.scope)
     };
-    let broken = violations(&changes, &scope);
-    let mut out_of_scope: Vec<RelPath> = broken.iter().map(|violation| violation.path.clone()).collect();
-    let mut broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
-    let all: Vec<RelPath> = changes.changed.iter().map(|change| change.path.clone()).collect();
-    let unkeepable = run.git.as_ref().map(|git| git.unkeepable(&all)).unwrap_or_default();
-    let in_submodule = unkeepable.iter().any(|path| path.in_submodule);
-    for Unkeepable { path, repository, why, .. } in unkeepable {
-        if !out_of_scope.contains(&path) {
-            broken.push(why);
-        }
-        for place in repository.into_iter().chain([path]) {
-            if !out_of_scope.contains(&place) {
-                out_of_scope.push(place);
-            }
-        }
-    }
+    let Strayed { places: out_of_scope, reasons: broken, in_submodule } = strayed(run, &changes, &scope);
     let outside: BTreeSet<&RelPath> = out_of_scope.iter().collect();
     let in_scope = changes
         .changed
@@ -145,6 +134,40 @@ pub(super) fn examine(
         head_moved,
         in_submodule,
     })
+}
+
+/// What a session changed where it may not.
+struct Strayed {
+    places: Vec<RelPath>,
+    reasons: Vec<String>,
+    in_submodule: bool,
+}
+
+/// What lies outside the scope, and what no commit could hold even inside it.
+fn strayed(run: &Run<'_>, changes: &Changes, scope: &Scope) -> Strayed {
+    let broken = violations(changes, scope);
+    let mut places: Vec<RelPath> = broken.iter().map(|violation| violation.path.clone()).collect();
+    let mut reasons: Vec<String> = broken.iter().map(ToString::to_string).collect();
+    let all: Vec<RelPath> = changes.changed.iter().map(|change| change.path.clone()).collect();
+    let unkeepable = run.git.as_ref().map(|git| git.unkeepable(&all)).unwrap_or_default();
+    let in_submodule = unkeepable.iter().any(|path| path.in_submodule);
+    for Unkeepable { path, repository, why, .. } in unkeepable {
+        if !places.contains(&path) {
+            reasons.push(why);
+        }
+        for place in repository.into_iter().chain([path]) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+    }
+    Strayed { places, reasons, in_submodule }
+}
+
+/// Whether this is where git stores its refs, loose or packed.
+fn stores_refs(guarded: &GuardedPath) -> bool {
+    let path = &guarded.path;
+    guarded.area != Area::Root && (path.is_in("refs") || path.is_in("packed-refs") || path.is_in("info/refs"))
 }
 
 /// Whether git neither has the file nor wants it: watched, but never committed.

@@ -1,5 +1,6 @@
 //! The ground a session starts from: a repository that can take its commit, and a work tree without foreign changes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::commit::{Head, Repository};
@@ -17,6 +18,8 @@ pub(super) struct Ground {
     pub(super) head: Option<Head>,
     /// The work tree.
     pub(super) snapshot: Snapshot,
+    /// What every ref points at; empty without git.
+    pub(super) refs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// What sessions must not touch.
     pub(super) guarded: Guarded,
 }
@@ -30,7 +33,8 @@ pub(super) fn check(run: &mut Run<'_>, guarded: Guarded) -> Result<Ground, Failu
     let snapshot = look(run)?;
     let files = dirty(run, &snapshot)?;
     if files.is_empty() {
-        return Ok(Ground { head, snapshot, guarded });
+        let refs = run.git.as_ref().map(Repository::refs).transpose()?.unwrap_or_default();
+        return Ok(Ground { head, snapshot, refs, guarded });
     }
     Err(Failure::Dirty { files: files.iter().map(ToString::to_string).collect() })
 }
