@@ -189,12 +189,17 @@ fn write_beside(path: &Path, content: &[u8], mode: u32) -> Result<tempfile::Name
     let fail = |e| FileError::new("write", path, e);
     let folder = folder_of(path);
     make_durable_folder(folder)?;
-    let mut temporary = tempfile::Builder::new()
-        .prefix(TEMPORARY_START)
-        .suffix(TEMPORARY_END)
-        .permissions(std::fs::Permissions::from_mode(mode))
-        .tempfile_in(folder)
-        .map_err(fail)?;
+    let mut builder = tempfile::Builder::new();
+    let permissions = std::fs::Permissions::from_mode(mode);
+    builder.prefix(TEMPORARY_START).suffix(TEMPORARY_END).permissions(permissions);
+    let mut temporary = match builder.tempfile_in(folder) {
+        // A session can have closed the folder to its own user.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            open_folder_up(folder);
+            builder.tempfile_in(folder).map_err(fail)?
+        }
+        other => other.map_err(fail)?,
+    };
     temporary.write_all(content).map_err(fail)?;
     Ok(temporary)
 }
@@ -360,6 +365,13 @@ pub fn copy_aside(from: &Path, to: &Path) -> Result<bool> {
     }
     sync_folder(folder_of(to))?;
     Ok(true)
+}
+
+/// Lets the user into a folder again that a session closed to its own user; where that fails, the next step says why.
+pub fn open_folder_up(folder: &Path) {
+    if let Ok(metadata) = folder.symlink_metadata() {
+        open_up(folder, metadata.file_type());
+    }
 }
 
 /// Makes what a session closed to its own user readable again; where that fails, the next step says why.

@@ -249,3 +249,46 @@ fn an_interrupt_between_sessions_leaves_nothing_half_done() {
     project.run(&[]).complete();
     project.assert_clean();
 }
+
+/// Kills a run whose session has done `deed`, and shows that no start believes it before `runner recover` has set it aside.
+#[track_caller]
+fn disbelieved(deed: &str, named: &str) -> Project {
+    let Midway { project, run, mut agent, mut stray, _hold } = midway(deed);
+    run.signal(Signal::KILL);
+    assert_eq!(run.wait().signal, Some(9));
+    for _ in 0..2 {
+        let finished = project.run(&[]);
+        assert_says(&finished.refused(), &[named, "runner recover"]);
+    }
+    agent.assert_ended();
+    stray.assert_ended();
+    let recovered = project.run(&["recover", "--yes"]);
+    assert_eq!(recovered.code, Some(0), "{recovered}");
+    assert_says(&recovered.stdout, &[named]);
+    project.run(&[]).stopped(3, "needs_input");
+    project.waits("S00-001");
+    project.assert_clean();
+    project
+}
+
+#[test]
+fn a_killed_runs_hand_edited_row_of_another_task_is_not_believed() {
+    let project = disbelieved(
+        "sed -e 's/S00-001/S00-002/g' -e 's/in_progress/done/' state/tasks/S00/S00-001.json >state/tasks/S00/S00-002.json; \
+         cp planning/tasks/S00-001.json \"$NOTES/card\"; sed 's/S00-001/S00-002/g' \"$NOTES/card\" >planning/tasks/S00-002.json",
+        "S00-002",
+    );
+    assert!(!project.exists("planning/tasks/S00-002.json"));
+}
+
+#[test]
+fn a_killed_runs_hand_edited_own_row_is_not_believed() {
+    disbelieved("sed -i 's/\"in_progress\"/\"done\"/' state/tasks/S00/S00-001.json", "state/tasks/S00/S00-001.json");
+}
+
+#[test]
+fn a_killed_runs_submit_is_void_when_its_strays_are_set_aside() {
+    let project = disbelieved("echo more >>README.md; submit", "README.md");
+    assert_eq!(project.read("README.md"), "# Sample\n");
+    assert_eq!(project.row("S00-001")["blocked_from"], "todo", "the submit does not count");
+}

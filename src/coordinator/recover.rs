@@ -236,6 +236,11 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
     let lines = super::aside::move_out(&mut run, &paths, &folder)?;
     let reason = format!("`runner recover` set changes aside that this session may have made: {}", lines.join(", "));
     for (task, share) in tasks.into_iter().zip(shares) {
+        // A row that was set aside itself claims nothing any more.
+        let own = RelPath::from(row_path(&task.card.stage, &task.card.id).as_str());
+        if task.memo.is_none() && paths.contains(&own) {
+            continue;
+        }
         settle_interrupted(&mut run, &task, share, Some(&reason))?;
     }
     Ok(Aside { lines, folder: Some(folder) })

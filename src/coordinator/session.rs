@@ -318,6 +318,10 @@ fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
             fs::make_way(place, &run.project.private_own().join("displaced"))?;
             displaced = displaced.or_else(|| place.strip_prefix(root).ok().map(|path| path.display().to_string()));
         }
+        fs::open_folder_up(place);
+    }
+    for place in ["planning", "planning/tasks", "state/tasks", "state/handoffs"] {
+        fs::open_folder_up(&root.join(place));
     }
     fs::make_private_folder(folder)?;
     Ok(displaced)
