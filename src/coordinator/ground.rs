@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::commit::{Head, Repository};
+use crate::observe::Event;
 use crate::plan::views;
 use crate::relpath::RelPath;
 use crate::tracker::ready::Board;
@@ -31,6 +32,11 @@ pub(super) fn check(run: &mut Run<'_>, guarded: Guarded) -> Result<Ground, Failu
         None => None,
     };
     let snapshot = look(run)?;
+    if run.tally.launched == 0 {
+        for finding in snapshot.findings() {
+            (run.observe)(&Event::Warning { text: format!("{finding}; what lies there cannot be watched") });
+        }
+    }
     let files = dirty(run, &snapshot)?;
     if files.is_empty() {
         let refs = run.git.as_ref().map(Repository::refs).transpose()?.unwrap_or_default();
