@@ -11,7 +11,7 @@ mod session_support;
 use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use runner::ids::hex;
@@ -24,8 +24,20 @@ use sha2::{Digest, Sha256};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// Lets this process hear SIGHUP also under `nohup`, once, before a handler for it is installed.
+#[expect(unsafe_code, reason = "the disposition of a signal is the kernel's, and this whole process's")]
+fn hear_hangups() {
+    static ONCE: Once = Once::new();
+    // SAFETY: the first test to get here does it, alone, before any handler is there to be lost.
+    ONCE.call_once(|| unsafe {
+        libc::signal(libc::SIGHUP, libc::SIG_DFL);
+    });
+}
+
 fn alone() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+    let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    hear_hangups();
+    alone
 }
 
 /// Sends the signals to this process, each when the session has written a line into `ready`.

@@ -21,6 +21,19 @@ pub const DEADLINE: Duration = Duration::from_mins(2);
 
 static LOGS: AtomicU32 = AtomicU32::new(0);
 
+/// Lets the program hear SIGHUP also where the tests themselves run under `nohup`, which programs inherit.
+#[expect(unsafe_code, reason = "a signal's disposition can only be changed between fork and exec")]
+fn hear_hangups(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: `signal(2)` is async-signal-safe and touches nothing of this process.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+}
+
 impl Project {
     /// Runs the binary in the project root to its end.
     #[track_caller]
@@ -63,6 +76,7 @@ impl Project {
             command.args(words).arg(binary);
         }
         command.args(&all).envs(variables.iter().copied()).stdout(create(&stdout)).stderr(create(&stderr));
+        hear_hangups(&mut command);
         let mut child = command.spawn().expect("the binary starts");
         let pid = child.id();
         let (send, ended) = mpsc::channel();
