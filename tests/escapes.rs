@@ -105,9 +105,19 @@ fn with_own_group(escape: &str) -> String {
 }
 
 /// The coordinator of one cell; runs in a process of its own, started by [`cell`].
+/// Lets a cell's coordinator hear SIGHUP also under `nohup`.
+#[expect(unsafe_code, reason = "the disposition of a signal is the kernel's")]
+fn hear_hangups() {
+    // SAFETY: nothing of this process has a handler yet.
+    unsafe {
+        libc::signal(libc::SIGHUP, libc::SIG_DFL);
+    }
+}
+
 #[test]
 #[ignore = "one cell's coordinator; the table starts it"]
 fn coordinator_of_a_cell() {
+    hear_hangups();
     let Some(end) = std::env::var("ESCAPES_END").ok() else { return };
     let folder = std::env::current_dir().unwrap();
     let signals = Signals::install().unwrap();
