@@ -4,7 +4,7 @@
 //! The modules in the order in which data flows through them; an arrow never points back:
 //!
 //! ```text
-//! ids relpath fs lock clock project          names, paths, the file door, kernel locks, the clock, places
+//! ids relpath fs lock clock project tokens   names, paths, the file door, kernel locks, the clock, places, figures
 //!   └─ strict → config → plan → tracker      configuration, cards, rows and their rules
 //!        └─ prompt → session → workspace     one bounded prompt, one process tree, the tree it changes
 //!             └─ verdict → commit → evidence what it comes to, the commit, the record
@@ -35,6 +35,7 @@ pub mod report;
 pub mod sample;
 pub mod session;
 pub mod strict;
+pub mod tokens;
 pub mod tracker;
 pub mod verdict;
 pub mod workspace;
