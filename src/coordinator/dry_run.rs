@@ -94,6 +94,7 @@ fn command(opening: &Opening<'_>, next: &Ready) -> Result<Vec<String>, Failure> 
     let name = SessionName {
         agent: preview_agent(next),
         number: 1,
+        parent: None,
         task: next.id.clone(),
         title: String::new(),
         role: next.role.clone(),

@@ -191,11 +191,12 @@ fn set_aside(run: &mut Run<'_>, item: &Ready, reason: String) -> Result<(), Fail
     start::ensure_converted(run)?;
     let locked = run.desk.lock()?;
     let row = locked.read_row(&card.stage, &card.id)?;
-    let step = Step::Wait { reason: reason.clone() };
+    let told = Event::waits_for_person(card.id.clone(), &reason);
+    let step = Step::Wait { reason };
     let row = rules::apply(&card.id, &row, (Actor::Coordinator, &run.clock.stamp()), step)?;
     drop(locked);
     checkpoint::record(run, &card, &row)?;
-    (run.observe)(&Event::WaitsForPerson { task: card.id, reason });
+    (run.observe)(&told);
     Ok(())
 }
 

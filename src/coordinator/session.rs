@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::evidence::{Outcome, PartRecord, RECORD_SCHEMA, RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
-use crate::observe::{Event, SessionName};
+use crate::observe::{Event, SessionName, usage};
 use crate::plan::{TaskCard, Work};
 use crate::prompt::{self, Assignment, Prompt, PromptFault, Sources};
 use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Watched};
+use crate::tokens::{Figure, Tokens};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::{Row, Status};
 use crate::tracker::store::{Store, row_path};
@@ -81,6 +82,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let name = SessionName {
         agent: prepare::fresh_agent(&item.role)?,
         number: 1,
+        parent: None,
         task: card.id.clone(),
         title: card.title.clone(),
         role: item.role.clone(),
@@ -184,6 +186,8 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
         failed_stage: None,
         teardown: Teardown::not_attempted(),
         temporary: None,
+        tokens: Tokens::default(),
+        cost: Figure::default(),
         result: None,
         commit: None,
         commit_error: None,
@@ -231,6 +235,7 @@ fn execute(
         lock_path: run.desk.store().lock_path(),
     };
     crate::fault::point("session:launch");
+    (run.observe)(&Event::AttemptStarted { session: held.name.clone(), attempt: 1 });
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
     records::destroyed(&mut record.teardown, &result);
@@ -395,13 +400,14 @@ fn finish(
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let good = matches!(verdict, Verdict::Stands(_)) && record.teardown.failed_stage(None).is_none();
     let outcome = settlement.outcome.clone();
-    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms });
+    let spent = usage::spent(&record);
+    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms, spent });
     for finding in aftermath.findings.iter().chain(&record.teardown.faults) {
         (run.observe)(&Event::Warning { text: finding.clone() });
     }
     if settlement.row.external_wait {
-        let reason = settlement.row.reason.clone().unwrap_or_default();
-        (run.observe)(&Event::WaitsForPerson { task: session.task.clone(), reason });
+        let reason = settlement.row.reason.as_deref().unwrap_or_default();
+        (run.observe)(&Event::waits_for_person(session.task.clone(), reason));
     }
     run.tally.commit_error.clone_from(&committed.error);
     if let Some(commit) = &committed.commit {

@@ -18,6 +18,7 @@ use crate::fs::{self, FileError, JsonError};
 use crate::ids::{AgentId, Role, TaskId};
 use crate::plan::Work;
 use crate::session::ExecutionResult;
+use crate::tokens::{Figure, Tokens};
 
 pub use post::{FailureKind, ReportOutcome, ReportTally, Reported, send};
 pub use redact::{REDACTED, Redactor};
@@ -125,6 +126,12 @@ pub struct RunRecord {
     /// The session's own temporary folder, while it is there.
     #[serde(default)]
     pub temporary: Option<PathBuf>,
+    /// What its agent stated about the tokens it used.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// What its agent stated about the cost, in millionths of a US dollar.
+    #[serde(default)]
+    pub cost: Figure,
     /// What it came to.
     #[serde(default)]
     pub result: Option<Value>,

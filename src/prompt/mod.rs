@@ -214,7 +214,7 @@ fn listed(parts: &[PartSize]) -> String {
 
 impl ContextFault {
     /// The fault of a prompt whose parts are too long together.
-    fn over_budget(mut parts: Vec<PartSize>, limit: usize) -> Self {
+    pub(crate) fn over_budget(mut parts: Vec<PartSize>, limit: usize) -> Self {
         let total = parts.iter().map(|part| part.characters).sum();
         // Stable: parts of one size keep the order of the prompt.
         parts.sort_by_key(|part| std::cmp::Reverse(part.characters));
