@@ -293,6 +293,18 @@ pub fn open_log(path: &Path) -> Result<File> {
         .map_err(|e| FileError::new("open", path, e))
 }
 
+/// Opens a file to add to its end, a new one readable by the user only (mode 0600). A FIFO without a reader is an error, never a
+/// wait (`open(2)`, `ENXIO`); once it is open, writing to it waits for its reader.
+pub fn open_to_append(path: &Path) -> Result<File> {
+    let fail = |e| FileError::new("open", path, e);
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).map_err(|e| fail(io::Error::other(e)))?;
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path).map_err(fail)?;
+    let set = rustix::fs::fcntl_getfl(&file).map_err(|e| fail(e.into()))?;
+    rustix::fs::fcntl_setfl(&file, set - rustix::fs::OFlags::NONBLOCK).map_err(|e| fail(e.into()))?;
+    Ok(file)
+}
+
 /// Whether a folder on the way from `top` to `path` is no folder: what lies behind a link is somewhere else.
 pub fn is_behind_link(path: &Path, top: &Path) -> bool {
     let above = path.ancestors().skip(1).take_while(|folder| *folder != top && folder.starts_with(top));

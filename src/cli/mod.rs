@@ -6,6 +6,7 @@ mod init;
 mod recover;
 mod run;
 mod task;
+mod usage;
 
 use std::path::PathBuf;
 
@@ -72,6 +73,8 @@ enum Command {
     },
     /// Show or move tasks: the commands of agents and of people
     Task(task::TaskArgs),
+    /// Add up what the sessions on record used: processes, tokens, and the cost where agents stated it
+    Usage(usage::UsageArgs),
 }
 
 /// Runs the program; the result is the process's exit code.
@@ -91,6 +94,7 @@ pub fn main() -> u8 {
         Some(Command::Init(args)) => init::run(&cli.place, args, &host),
         Some(Command::Recover(args)) => recover::run(&cli.place, args, &host),
         Some(Command::Guardian { control }) => return guardian(*control),
+        Some(Command::Usage(args)) => usage::run(&cli.place, args),
         Some(Command::Task(args)) => return task::run(&cli.place, args, &host),
     };
     outcome.unwrap_or_else(|failure| failed(&failure))
@@ -100,7 +104,7 @@ pub fn main() -> u8 {
 fn misplaced(cli: &Cli) -> Option<clap::Error> {
     let text = match &cli.command {
         Some(_) if cli.run != run::RunArgs::default() => {
-            "--stage, --task, --max-sessions, --dry-run and --quiet are for a run of the plan, which has no subcommand"
+            "--stage, --task, --max-sessions, --dry-run, --events and --quiet are for a run of the plan, which has no subcommand"
         }
         Some(Command::Demo(_)) if cli.place.root.is_some() || cli.place.config.as_os_str() != DEFAULT_CONFIG => {
             "the demo brings a project and a configuration of its own; name its folder like this: runner demo DIR"
