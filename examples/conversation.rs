@@ -26,7 +26,7 @@ use runner::fs::{self, FileError};
 use runner::observe::{Counters, Event, Group, Observer, SessionName, Spent, Summary, compose};
 use runner::plan::Work;
 use runner::session::{self, ExecutionResult, Launch, Limits, OutputBounds, Signals, Watched};
-use runner::tokens::{Figure, Tokens};
+use runner::tokens::{Cost, Figure, Tokens};
 
 /// Answers with the number of earlier answers in its prompt, or judges if it is told to.
 const AGENT: &str = r#"
@@ -139,7 +139,7 @@ fn ended(name: &SessionName, result: &ExecutionResult, launch: &Launch) -> Resul
     let tokens = Tokens { input: read.map_or(Figure::UNKNOWN, Figure::whole), ..Tokens::default() };
     let counters = Counters { attempts: u64::from(result.pid.is_some()), ..Counters::default() };
     let good = result.exit.is_some_and(session::Exit::is_success);
-    let spent = Spent { counters, tokens, cost: Figure::UNKNOWN };
+    let spent = Spent { counters, tokens, cost: Cost::UNKNOWN };
     Ok(Event::SessionEnded { session: name.clone(), outcome: String::new(), good, wall_ms: result.wall_ms, spent })
 }
 

@@ -53,7 +53,8 @@ fn each_event_of_a_run_is_a_line_with_its_run_and_the_result_stays_one_object() 
             (&json!(1), &json!(0), &json!(true))
         );
         let unknown = json!({"value": 0, "known": false, "complete": false});
-        assert_eq!((&part[2]["tokens"]["input"], &part[2]["cost"]), (&unknown, &unknown), "nobody stated any");
+        assert_eq!(part[2]["tokens"]["input"], unknown, "nobody stated any");
+        assert_eq!(part[2]["cost"]["known"], false);
     }
     assert_eq!(
         (&events[1]["role"], &events[5]["role"], &events[5]["action"]),

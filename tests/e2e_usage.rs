@@ -15,7 +15,7 @@ fn finished() -> Project {
         patch(&project, &session.agent, |record| match number {
             0 | 1 => {
                 record["tokens"] = stated.clone();
-                record["cost"] = whole(1_500);
+                record["cost"] = json!({"micro_dollars": 1500, "known": true, "complete": true});
             }
             // As an earlier version wrote it.
             _ => {
@@ -51,7 +51,7 @@ fn usage_adds_up_each_session_once_and_says_for_how_many_a_figure_is_unknown() {
         let total = &usage["total"];
         assert_eq!((&total["runs"], &total["attempts"], &total["runs_without_end"]), (&json!(4), &json!(4), &json!(0)));
         assert_eq!(total["tokens"]["input"], json!({"value": 2000, "known": true, "complete": false}));
-        assert_eq!(total["cost"], json!({"value": 3000, "known": true, "complete": false}));
+        assert_eq!(total["cost"], json!({"micro_dollars": 3000, "known": true, "complete": false}));
         assert_eq!((&total["unknown_runs"]["input"], &total["unknown_runs"]["reasoning"]), (&json!(2), &json!(4)));
     }
     assert_same(&before, &project.listing());

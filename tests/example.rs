@@ -7,7 +7,7 @@ mod conversation;
 use std::path::Path;
 
 use runner::conversation::{Message, Outcome};
-use runner::tokens::Figure;
+use runner::tokens::{Cost, Figure};
 
 #[test]
 fn the_example_stops_one_branch_exhausts_another_and_counts_what_was_chosen() {
@@ -33,7 +33,7 @@ fn the_example_stops_one_branch_exhausts_another_and_counts_what_was_chosen() {
     assert!([writer, judge, all].iter().all(|used| used.terminal_coverage_complete));
     assert_eq!((all.attempts, all.unknown_runs.input, all.unknown_runs.output), (5, 0, 5));
     assert!(all.tokens.input.complete && all.tokens.input.value > writer.tokens.input.value);
-    assert_eq!((writer.tokens.output, writer.cost), (Figure::UNKNOWN, Figure::UNKNOWN));
+    assert_eq!((writer.tokens.output, writer.cost), (Figure::UNKNOWN, Cost::UNKNOWN));
     assert_eq!(report.told, 4, "the diagnostic observer hears of the writer's two sessions only");
 
     // What the second process was given is the history, then the new words, byte for byte.

@@ -72,7 +72,6 @@ pub struct Details {
 }
 
 /// What a session is made of.
-#[derive(Debug)]
 pub struct Draft<'a> {
     /// Who is to do what.
     pub assignment: &'a Assignment<'a>,

@@ -10,7 +10,7 @@ use crate::observe::{Event, SessionName, usage};
 use crate::plan::{TaskCard, Work};
 use crate::prompt::{self, Assignment, Prompt, PromptFault, Sources};
 use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Watched};
-use crate::tokens::{Figure, Tokens};
+use crate::tokens::{Cost, Tokens};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::{Row, Status};
 use crate::tracker::store::{Store, row_path};
@@ -175,6 +175,8 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
         started_at: run.clock.stamp(),
         finished_at: None,
         argv: command.argv.clone(),
+        tokens: Tokens::default(),
+        cost: Cost::UNKNOWN,
         prompt_characters: 0,
         prompt_parts: Vec::new(),
         execution: None,
@@ -186,8 +188,6 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
         failed_stage: None,
         teardown: Teardown::not_attempted(),
         temporary: None,
-        tokens: Tokens::default(),
-        cost: Figure::default(),
         result: None,
         commit: None,
         commit_error: None,

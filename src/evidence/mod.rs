@@ -18,7 +18,7 @@ use crate::fs::{self, FileError, JsonError};
 use crate::ids::{AgentId, Role, TaskId};
 use crate::plan::Work;
 use crate::session::ExecutionResult;
-use crate::tokens::{Figure, Tokens};
+use crate::tokens::{Cost, Tokens};
 
 pub use post::{FailureKind, ReportOutcome, ReportTally, Reported, send};
 pub use redact::{REDACTED, Redactor};
@@ -102,6 +102,12 @@ pub struct RunRecord {
     /// How the process ended.
     #[serde(default)]
     pub execution: Option<ExecutionResult>,
+    /// What the model read and wrote, as far as the agent stated it.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// What it cost, as far as the agent stated it.
+    #[serde(default)]
+    pub cost: Cost,
     /// All files changed outside the scope.
     #[serde(default)]
     pub scope_violations: Vec<String>,
@@ -126,12 +132,6 @@ pub struct RunRecord {
     /// The session's own temporary folder, while it is there.
     #[serde(default)]
     pub temporary: Option<PathBuf>,
-    /// What its agent stated about the tokens it used.
-    #[serde(default)]
-    pub tokens: Tokens,
-    /// What its agent stated about the cost, in millionths of a US dollar.
-    #[serde(default)]
-    pub cost: Figure,
     /// What it came to.
     #[serde(default)]
     pub result: Option<Value>,

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use super::{Counters, Event, Spent};
-use crate::tokens::{Figure, Tokens};
+use crate::tokens::{Cost, Figure, Tokens};
 
 /// Adds up the sessions that it observes; ready for use as it is made, from any thread.
 ///
@@ -96,7 +96,7 @@ impl RunCounts {
             output: one(output),
             reasoning: one(reasoning),
             total: one(total),
-            cost: one(spent.cost),
+            cost: u64::from(spent.cost.known),
         }
     }
 
@@ -132,8 +132,8 @@ pub struct Summary {
     pub repair_turns: u64,
     /// What those that ended used; `complete` says nothing about those whose end was not observed.
     pub tokens: Tokens,
-    /// What it cost, in millionths of a US dollar.
-    pub cost: Figure,
+    /// What it cost.
+    pub cost: Cost,
     /// For how many members nothing is known about a figure, those whose end was not observed included.
     pub unknown_runs: RunCounts,
 }
@@ -161,7 +161,7 @@ impl Group {
             .iter()
             .map(|(run_id, &terminal_observed)| Member { run_id: run_id.clone(), terminal_observed })
             .collect();
-        let nothing = Spent { counters: Counters::default(), tokens: Tokens::NOTHING, cost: Figure::NOTHING };
+        let nothing = Spent { counters: Counters::default(), tokens: Tokens::NOTHING, cost: Cost::NOTHING };
         let if_none_ended = if members.is_empty() { nothing } else { Spent::default() };
         let Spent { counters, tokens, cost } = sums.spent.unwrap_or(if_none_ended);
         let count = u64::try_from(members.len()).unwrap_or(u64::MAX);

@@ -26,7 +26,7 @@ use serde::{Serialize, Serializer};
 
 use crate::ids::{AgentId, Role, TaskId};
 use crate::plan::Work;
-use crate::tokens::{Figure, Tokens};
+use crate::tokens::{Cost, Tokens};
 
 pub use group::{Group, Member, RunCounts, Summary};
 
@@ -101,8 +101,8 @@ pub struct Spent {
     pub counters: Counters,
     /// The five token figures.
     pub tokens: Tokens,
-    /// What it cost, in millionths of a US dollar.
-    pub cost: Figure,
+    /// What it cost.
+    pub cost: Cost,
 }
 
 /// A fact about a run, as it becomes one.

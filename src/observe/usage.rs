@@ -14,7 +14,7 @@ use super::{Counters, Event, Group, RunCounts, SessionName, Spent, Summary};
 use crate::evidence::{RecordStatus, RunRecord, session_folders};
 use crate::fs::FileError;
 use crate::ids::{StageId, TaskId};
-use crate::tokens::{Figure, Tokens};
+use crate::tokens::{Cost, Tokens};
 
 /// The version of the fields of [`Usage`].
 pub const USAGE_SCHEMA: u32 = 1;
@@ -85,9 +85,9 @@ pub struct Row {
     pub repair_turns: u64,
     /// The five token figures.
     pub tokens: Tokens,
-    /// In millionths of a US dollar; left out where no agent stated any.
+    /// What they cost; left out where no agent stated it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Figure>,
+    pub cost: Option<Cost>,
     /// For how many of the runs nothing is known about a figure.
     pub unknown_runs: RunCounts,
 }

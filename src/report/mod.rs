@@ -1,7 +1,7 @@
 //! The only writer to standard output and standard error.
 //!
 //! Standard output carries what a run or a verb came to, as JSON or one line; standard error what a person reads while it
-//! works. A reader that went away is no error. Imports events and outcomes only.
+//! works. A reader that went away is no error. Imports events, their sums and outcomes only.
 
 mod closing;
 mod live;

@@ -1,7 +1,7 @@
 //! What sessions used, as a table for a person.
 
 use crate::observe::usage::{By, Row, Usage};
-use crate::tokens::Figure;
+use crate::tokens::{Cost, Figure};
 
 use super::closing::counted;
 
@@ -37,8 +37,7 @@ fn columns(usage: &Usage, rows: &[&Row]) -> Vec<Column> {
     let names = usage.rows.iter().map(|row| row.key.clone().unwrap_or_else(|| "(not in the plan)".to_owned()));
     let names = names.chain(["total".to_owned()]).collect();
     let count = |of: fn(&Row) -> u64| rows.iter().map(|row| of(row).to_string()).collect::<Vec<_>>();
-    let tokens =
-        |of: fn(&Row) -> Figure| rows.iter().map(|row| figure(of(row), |value| value.to_string())).collect::<Vec<_>>();
+    let tokens = |of: fn(&Row) -> Figure| rows.iter().map(|row| figure(of(row))).collect::<Vec<_>>();
     let total = &usage.total;
     let mut columns: Vec<Column> = vec![(heading(usage.by), names), ("runs", count(|row| row.runs))];
     columns.push(("attempts", count(|row| row.attempts)));
@@ -54,8 +53,7 @@ fn columns(usage: &Usage, rows: &[&Row]) -> Vec<Column> {
     columns.push(("reasoning", tokens(|row| row.tokens.reasoning)));
     columns.push(("total", tokens(|row| row.tokens.total)));
     if total.cost.is_some() {
-        columns
-            .push(("cost", rows.iter().map(|row| row.cost.map_or_else(String::new, |c| figure(c, dollars))).collect()));
+        columns.push(("cost", rows.iter().map(|row| row.cost.map_or_else(String::new, dollars)).collect()));
     }
     columns
 }
@@ -71,18 +69,18 @@ fn heading(by: By) -> &'static str {
 }
 
 /// A figure: `?` if nothing is known, with a `+` if it is only a part.
-fn figure(figure: Figure, shown: fn(u64) -> String) -> String {
+fn figure(figure: Figure) -> String {
     match figure {
         Figure { known: false, .. } => "?".to_owned(),
-        Figure { value, complete, .. } => format!("{}{}", shown(value), if complete { "" } else { "+" }),
+        Figure { value, complete, .. } => format!("{value}{}", if complete { "" } else { "+" }),
     }
 }
 
-/// Millionths of a dollar as dollars, with two to six decimals.
-fn dollars(value: u64) -> String {
-    let millionths = format!("{:06}", value % 1_000_000);
+/// A cost in dollars, with two to six decimals, and with a `+` if it is only a part.
+fn dollars(cost: Cost) -> String {
+    let millionths = format!("{:06}", cost.micro_dollars % 1_000_000);
     let decimals = millionths.trim_end_matches('0');
-    format!("${}.{decimals:0<2}", value / 1_000_000)
+    format!("${}.{decimals:0<2}{}", cost.micro_dollars / 1_000_000, if cost.complete { "" } else { "+" })
 }
 
 /// What is missing in the sums.
@@ -139,13 +137,13 @@ mod tests {
     fn a_table_says_what_is_known_what_is_a_part_and_for_how_many_runs_nothing_is() {
         let mut known = row(Some("S00-001"), 12);
         known.tokens.input = Figure::whole(1_234_567);
-        known.cost = Some(Figure::whole(2_340_000));
+        known.cost = Some(Cost::of_dollars(2.34));
         let mut unknown = row(None, 2);
         unknown.tokens = Tokens::default();
         unknown.runs_without_end = 1;
         let mut total = row(None, 14);
         total.tokens = known.tokens.and(&unknown.tokens);
-        total.cost = Some(Figure::part(2_340_000));
+        total.cost = Some(Cost::of_dollars(2.34).as_part());
         total.runs_without_end = 1;
         total.transient_retries = 3;
         total.unknown_runs = RunCounts { input: 2, cost: 2, output: 1, ..RunCounts::default() };
@@ -176,8 +174,8 @@ mod tests {
 
     #[test]
     fn dollars_have_two_to_six_decimals() {
-        for (value, wanted) in [(0, "$0.00"), (1, "$0.000001"), (2_500, "$0.0025"), (1_200_000, "$1.20")] {
-            assert_eq!(dollars(value), wanted);
+        for (sum, wanted) in [(0.0, "$0.00"), (0.000_001, "$0.000001"), (0.0025, "$0.0025"), (1.2, "$1.20")] {
+            assert_eq!(dollars(Cost::of_dollars(sum)), wanted);
         }
     }
 }

@@ -14,8 +14,12 @@ fn used(attempts: u64, retries: u64, tokens: u64) -> Spent {
     Spent {
         counters: Counters { attempts, transient_retries: retries, repair_turns: 1 },
         tokens: Tokens { input: figure, cached_input: figure, output: figure, reasoning: figure, total: figure },
-        cost: figure,
+        cost: money(tokens),
     }
+}
+
+fn money(micro_dollars: u64) -> Cost {
+    Cost { micro_dollars, known: true, complete: true }
 }
 
 fn started(number: u32) -> Event {
@@ -34,7 +38,7 @@ fn fed(events: &[Event]) -> Summary {
 fn an_empty_group_is_a_known_complete_zero() {
     let empty = fed(&[]);
     assert!(empty.members.is_empty() && empty.terminal_coverage_complete);
-    assert_eq!((empty.tokens, empty.cost, empty.attempts), (Tokens::NOTHING, Figure::NOTHING, 0));
+    assert_eq!((empty.tokens, empty.cost, empty.attempts), (Tokens::NOTHING, Cost::NOTHING, 0));
     assert_eq!(empty.unknown_runs, RunCounts::default());
 }
 
@@ -56,7 +60,7 @@ fn any_event_of_a_session_makes_it_a_member_and_others_make_none() {
 #[test]
 fn members_without_an_end_keep_the_coverage_incomplete_and_count_nothing() {
     let pending = fed(&[started(1)]);
-    assert_eq!((pending.tokens, pending.cost), (Tokens::default(), Figure::UNKNOWN));
+    assert_eq!((pending.tokens, pending.cost), (Tokens::default(), Cost::UNKNOWN));
     assert_eq!((pending.attempts, pending.unknown_runs.input), (0, 1));
     let mixed = fed(&[started(1), ended(2, used(3, 2, 10))]);
     assert!(!mixed.terminal_coverage_complete);
@@ -71,7 +75,7 @@ fn the_first_end_of_a_session_counts_once_whatever_is_told_again() {
     assert!(alone.terminal_coverage_complete);
     let repeated = fed(&[ended(1, used(1, 0, 10)), started(1), ended(1, used(5, 5, 99)), started(1)]);
     assert_eq!(repeated, alone);
-    assert_eq!((alone.attempts, alone.tokens.total, alone.cost), (1, Figure::whole(10), Figure::whole(10)));
+    assert_eq!((alone.attempts, alone.tokens.total, alone.cost), (1, Figure::whole(10), money(10)));
 }
 
 #[test]
@@ -80,14 +84,14 @@ fn the_five_figures_are_summed_with_what_is_known_of_each() {
     partly.tokens.cached_input = Figure::UNKNOWN;
     partly.tokens.reasoning = Figure::part(2);
     partly.tokens.total = Figure::whole(0);
-    partly.cost = Figure::UNKNOWN;
+    partly.cost = Cost::UNKNOWN;
     let sum = fed(&[ended(1, used(1, 0, 10)), ended(2, partly)]);
     assert_eq!(sum.tokens.input, Figure::whole(17));
     assert_eq!(sum.tokens.cached_input, Figure::part(10));
     assert_eq!(sum.tokens.output, Figure::whole(17));
     assert_eq!(sum.tokens.reasoning, Figure::part(12));
     assert_eq!(sum.tokens.total, Figure::whole(10), "a stated zero is known");
-    assert_eq!(sum.cost, Figure::part(10));
+    assert_eq!(sum.cost, money(10).as_part());
     let unknown = RunCounts { cached_input: 1, cost: 1, ..RunCounts::default() };
     assert_eq!(sum.unknown_runs, unknown);
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::tokens::Figure;
 
 /// A record of one session as it lies on disk.
 fn record(agent: &str, task: &str, role: &str, patch: &Value) -> RunRecord {
@@ -25,7 +26,7 @@ fn whole(value: u64) -> Value {
 }
 
 fn found() -> Records {
-    let stated = json!({"tokens": {"input": whole(100), "total": whole(120)}, "cost": whole(2_500)});
+    let stated = json!({"tokens": {"input": whole(100), "total": whole(120)}, "cost": {"micro_dollars": 2500, "known": true, "complete": true}});
     Records {
         records: vec![
             record("c", "S00-001", "backend", &stated),
@@ -70,7 +71,7 @@ fn a_figure_that_a_record_lacks_is_unknown_and_says_for_how_many_runs() {
     assert_eq!((first.tokens.input, first.unknown_runs.input), (Figure::whole(107), 0));
     assert_eq!((first.tokens.total, first.unknown_runs.total), (Figure::part(120), 1));
     assert_eq!((second.tokens, second.unknown_runs.input), (Tokens::default(), 2));
-    assert_eq!((first.cost, first.unknown_runs.cost), (Some(Figure::part(2_500)), 1));
+    assert_eq!((first.cost, first.unknown_runs.cost), (Some(Cost::of_dollars(0.0025).as_part()), 1));
     assert_eq!(second.cost, None, "no agent stated any");
     assert!(serde_json::to_value(second).unwrap().get("cost").is_none());
 }
