@@ -148,6 +148,25 @@ fn a_continued_prompt_is_the_history_then_the_new_words() {
 }
 
 #[test]
+fn a_session_that_was_judged_badly_is_delivered_and_gone_on_from_like_any_other() {
+    let mut delivered = Vec::new();
+    let mut next = |turn: Turn<bool>| {
+        delivered.push((turn.exchange.final_message().to_owned(), turn.result));
+        Ok::<_, Fault>((turn.remaining_turns > 0).then(|| Request::new("again")))
+    };
+    let branch =
+        Coordination { start: start(), additional_turns: 2, next: &mut next, observer: None, is_cancelled: &|| false };
+    let outcome = coordinate(branch, &mut |request| {
+        let depth = request.continue_from.as_ref().map_or(0, Exchange::message_count);
+        let exchange = request.exchange("judged.1", Vec::new(), &format!("bad {depth}")).expect("it is captured");
+        Ok(Completed { exchange, result: false })
+    });
+    assert!(matches!(outcome, Ok(Outcome::Stopped)), "{outcome:?}");
+    let of = |message: &str, result| (message.to_owned(), result);
+    assert_eq!(delivered, [of("begun", None), of("bad 2", Some(false)), of("bad 3", Some(false))]);
+}
+
+#[test]
 fn an_error_of_the_callback_ends_the_branch_as_it_is() {
     let machine = Machine::default();
     let outcome =
