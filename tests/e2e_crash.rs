@@ -97,6 +97,58 @@ fn a_second_signal_kills_at_once() {
     agent.assert_ended();
 }
 
+/// A project whose owner's hook does so, with the pipe `hook` to say so on.
+fn with_hook(body: &str) -> (Project, Listener) {
+    let project = Project::builder().stage("S00", 1).config(json!({"git_hooks": "run"})).build();
+    let pipe = project.outside("pipes/hook");
+    project.write(".git/hooks/pre-commit", format!("#!/bin/sh\nexec 9>'{}'\necho up >&9\n{body}\n", pipe.display()));
+    project.chmod(".git/hooks/pre-commit", 0o755);
+    let listener = project.listener("hook");
+    (project, listener)
+}
+
+/// The next start makes the commit that the hook kept from being made, and nothing else is done twice.
+fn carries_on_without_hook(project: &Project, steps: &[&str], commits: usize) {
+    project.remove(".git/hooks/pre-commit");
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), steps);
+    assert_eq!(project.log().len(), commits);
+    project.assert_clean();
+}
+
+#[test]
+fn a_signal_ends_the_hook_that_runs_and_its_commit_stays_pending() {
+    let (project, mut hook) = with_hook("exec sleep 600");
+    let (head, run) = (project.head(), project.spawn(&[]));
+    hook.wait();
+    run.signal(Signal::INT);
+    let result = run.wait().stopped(128 + 2, "interrupted");
+    hook.assert_ended();
+    assert_says(result["commit_error"].as_str().unwrap_or_default(), &["pre-commit", "SIGINT arrived", "next start"]);
+    assert_eq!(project.head(), head);
+    assert_eq!(project.status_of("S00-001"), "review", "the submit stands");
+    carries_on_without_hook(&project, &["S00-001/claim", "S00-001/review"], 3);
+}
+
+#[test]
+fn the_second_signal_kills_the_hook_that_runs_at_once() {
+    let (project, mut hook) = with_hook("trap '' TERM; while :; do sleep 600; done");
+    let mut working = project.listener("working");
+    let _hold = project.gate("hold");
+    project.agent_on(&[("*/claim", "if seen first; then honest; else work; tell working; hold hold; fi")]);
+    let (head, run) = (project.head(), project.spawn(&[]));
+    working.wait();
+    run.signal(Signal::TERM);
+    // The interrupted session's checkpoint.
+    hook.wait();
+    run.signal(Signal::INT);
+    let result = run.wait().stopped(128 + 15, "interrupted");
+    hook.assert_ended();
+    assert_says(result["commit_error"].as_str().unwrap_or_default(), &["SIGINT arrived"]);
+    assert_eq!(project.head(), head);
+    carries_on_without_hook(&project, &["S00-001/claim", "S00-001/claim", "S00-001/review"], 4);
+}
+
 #[test]
 fn a_submit_before_the_interrupt_counts() {
     let project = Project::new();

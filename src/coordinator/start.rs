@@ -127,7 +127,7 @@ pub(super) fn open_git(opening: &Opening<'_>) -> Result<Option<Repository>, Fail
     }
     let surroundings = Surroundings {
         env: opening.host.environment.clone(),
-        program: Box::new(GitProgram),
+        program: Box::new(GitProgram { signals: opening.signals.clone() }),
         run_hooks: opening.config.git_hooks == Hooks::Run,
     };
     Ok(Some(Repository::open(opening.project, surroundings)?))
