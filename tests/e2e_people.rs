@@ -104,3 +104,38 @@ fn a_card_that_would_break_the_plan_is_not_added() {
     assert_says(&refused.stderr, &["S00-404"]);
     support::assert_same(&before, &project.listing());
 }
+
+#[test]
+fn a_persons_commit_holds_what_the_verb_changed_and_nothing_else_under_way() {
+    let project = Project::tasks(2);
+    project.edit_card("S00-002", &json!({"title": "A title the person still thinks about"}));
+    project.write("state/evidence/notes.md", "not ready");
+    project.write("state/evidence/mine.md", "looked at it");
+    let mut card = Project::new_card("S00", "S00-009");
+    card["title"] = json!("Build one thing more");
+    let file = project.write_outside("card.json", &card.to_string());
+    ok(&project.run(&["task", "add", "--card", &file, "--as", "ada", "--commit"]));
+    let added = project.files_of("HEAD");
+    assert!(added.contains(&"planning/tasks/S00-009.json".to_owned()), "{added:?}");
+    assert!(added.contains(&"state/tasks/S00/S00-009.json".to_owned()), "{added:?}");
+    let claim = ["task", "claim", "S00-001", "--agent", "ada", "--role", "backend", "--commit"];
+    ok(&project.run(&claim));
+    assert_eq!(project.files_of("HEAD"), ["state/tasks/S00/S00-001.json"]);
+    let evidence = ["--evidence", "state/evidence/mine.md", "--no-change", "It is there already."];
+    ok(&project.run(&[&["task", "submit", "S00-001", "--as", "ada", "--commit"][..], &evidence].concat()));
+    assert_eq!(project.files_of("HEAD"), ["state/evidence/mine.md", "state/tasks/S00/S00-001.json"]);
+    let left = project.status();
+    assert_says(&left, &["planning/tasks/S00-002.json", "state/evidence/notes.md"]);
+    assert_eq!(left.lines().count(), 2, "{left}");
+}
+
+#[test]
+fn a_persons_verb_that_could_not_be_committed_changes_nothing() {
+    let project = Project::new();
+    project.git(&["checkout", "-q", "--detach"]);
+    let before = project.listing();
+    let refused = project.run(&["task", "claim", "S00-001", "--agent", "ada", "--role", "backend", "--commit"]);
+    assert_eq!(refused.code, Some(2), "{refused}");
+    assert_says(&refused.stderr, &["branch"]);
+    support::assert_same(&before, &project.listing());
+}
