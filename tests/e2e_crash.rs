@@ -97,6 +97,17 @@ fn a_second_signal_kills_at_once() {
     agent.assert_ended();
 }
 
+#[test]
+fn an_index_lock_that_a_killed_runs_session_left_does_not_stop_the_next_start() {
+    let Midway { project, run, mut agent, mut stray, _hold } = midway(": >.git/index.lock");
+    run.kill_with_guardian();
+    assert_eq!(run.wait().signal, Some(9));
+    project.run(&[]).complete();
+    agent.assert_ended();
+    stray.assert_ended();
+    project.assert_clean();
+}
+
 /// A project whose owner's hook does so, with the pipe `hook` to say so on.
 fn with_hook(body: &str) -> (Project, Listener) {
     let project = Project::builder().stage("S00", 1).config(json!({"git_hooks": "run"})).build();

@@ -288,3 +288,41 @@ fn a_file_that_cannot_be_read_strands_no_task() {
     assert_says(&project.waits("S00-001"), &["lib/secret"]);
     assert_ne!(project.status_of("S00-001"), "in_progress");
 }
+
+/// Files below more folders than any walk enters.
+const DEEP: &str =
+    "p=src/$RUNNER_TASK_ID; for i in $(seq 260); do p=$p/d; done; mkdir -p $p; echo x >$p/f; work; submit";
+
+#[test]
+fn work_below_too_many_folders_is_refused_by_name_since_no_commit_could_hold_it() {
+    let project = Project::tasks(2);
+    project.agent_on(&[("S00-001/claim", DEEP)]);
+    let result = project.run(&[]).stopped(2, "git_error");
+    assert_says(result["commit_error"].as_str().unwrap_or_default(), &["src/S00-001/d/d", "too many folders deep"]);
+    assert_says(&project.waits("S00-001"), &["too many folders deep"]);
+    project.refuses(&[], &["not clean", "src/S00-001/d/d"]);
+    assert_eq!(project.run(&["recover", "--yes"]).code, Some(0));
+    project.run(&[]).stopped(3, "needs_input");
+    project.assert_clean();
+}
+
+/// Where memory for a whole large file is not to be had.
+const LITTLE_MEMORY: [&str; 4] = ["sh", "-c", "ulimit -v 1500000; exec \"$@\"", "sh"];
+
+#[test]
+fn a_huge_sparse_file_in_scope_is_refused_by_name_and_never_read_into_memory() {
+    let project = Project::builder().stage("S00", 1).config(json!({"on_violation": "set_aside"})).build();
+    project.agent_on(&[("*/claim", "work; truncate -s 30G src/S00-001/huge; submit")]);
+    project.spawn_under(&LITTLE_MEMORY, &[], &[]).wait().stopped(3, "needs_input");
+    assert_says(&project.waits("S00-001"), &["src/S00-001/huge", "256 MiB"]);
+    project.assert_clean();
+}
+
+#[test]
+fn a_huge_sparse_file_that_was_there_is_named_at_the_start() {
+    let project = Project::new();
+    let huge = std::fs::File::create(project.path("huge")).expect("a file can be made");
+    huge.set_len(30 << 30).expect("a file can be sparse");
+    let finished = project.spawn_under(&LITTLE_MEMORY, &[], &[]).wait();
+    assert_says(&finished.refused(), &["not clean", "huge"]);
+}

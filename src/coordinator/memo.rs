@@ -123,7 +123,8 @@ pub(super) fn is_own(path: &RelPath, agent: &AgentId) -> bool {
     })
 }
 
-fn path(project: &Project) -> PathBuf {
+/// Where the memo lies.
+pub(super) fn path(project: &Project) -> PathBuf {
     project.private_own().join("session.json")
 }
 
