@@ -79,10 +79,7 @@ fn an_index_lock_that_a_sessions_own_git_left_is_removed_and_told() {
 #[test]
 fn an_index_lock_that_somebody_else_holds_stays_and_is_named() {
     let project = Project::new();
-    let (go, mut working) = (project.gate("go"), project.listener("working"));
-    project.agent_on(&[("*/claim", "work; tell working; hold go; submit")]);
-    let run = project.spawn(&[]);
-    working.wait();
+    let (run, go) = project.spawn_held("go", &[], &[("*/claim", "work; tell working; hold go; submit")]);
     let held = std::fs::File::create(project.path(".git/index.lock")).expect("a lock can be made");
     go.open();
     let result = run.wait().stopped(2, "git_error");

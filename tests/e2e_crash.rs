@@ -178,11 +178,11 @@ fn a_submit_before_the_interrupt_counts() {
 #[test]
 fn an_interrupt_of_the_last_allowed_session_is_still_an_interrupt() {
     let project = Project::new();
-    let _hold = project.gate("hold");
-    let mut ready = project.listener("working");
-    project.agent_on(&[("*/claim", "if seen first; then honest; else tell working; hold hold; fi")]);
-    let run = project.spawn(&["--max-sessions", "1"]);
-    ready.wait();
+    let (run, _hold) = project.spawn_held(
+        "hold",
+        &["--max-sessions", "1"],
+        &[("*/claim", "if seen first; then honest; else tell working; hold hold; fi")],
+    );
     run.signal(Signal::TERM);
     run.wait().stopped(128 + 15, "interrupted");
     project.run(&[]).complete();
@@ -191,11 +191,11 @@ fn an_interrupt_of_the_last_allowed_session_is_still_an_interrupt() {
 #[test]
 fn an_interrupted_review_leaves_the_task_under_review() {
     let project = Project::new();
-    let _hold = project.gate("hold");
-    let mut ready = project.listener("working");
-    project.agent_on(&[("*/review", "if seen review; then approve; else tell working; hold hold; fi")]);
-    let run = project.spawn(&[]);
-    ready.wait();
+    let (run, _hold) = project.spawn_held(
+        "hold",
+        &[],
+        &[("*/review", "if seen review; then approve; else tell working; hold hold; fi")],
+    );
     run.signal(Signal::INT);
     run.wait().stopped(130, "interrupted");
     assert_eq!(project.status_of("S00-001"), "review");

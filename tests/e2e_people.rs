@@ -22,14 +22,14 @@ fn actions(project: &Project, task: &str) -> Vec<Value> {
 #[test]
 fn an_answer_during_a_run_is_queued_and_counts_after_the_session() {
     let project = Project::tasks(2);
-    let go = project.gate("go");
-    let mut working = project.listener("working");
-    project.agent_on(&[
-        ("S00-001/claim", &format!("seen asked || {{ {ASK}; exit; }}; honest")),
-        ("S00-002/claim", "tell working; hold go; honest"),
-    ]);
-    let run = project.spawn(&[]);
-    working.wait();
+    let (run, go) = project.spawn_held(
+        "go",
+        &[],
+        &[
+            ("S00-001/claim", &format!("seen asked || {{ {ASK}; exit; }}; honest")),
+            ("S00-002/claim", "tell working; hold go; honest"),
+        ],
+    );
     let said = ok(&project.run(&["task", "answer", "S00-001", "--text", "The rates are Ada's."]));
     assert_says(&said, &["queued"]);
     assert_eq!(project.row("S00-001")["external_wait"], true, "nothing changes under a live session");
@@ -42,11 +42,7 @@ fn an_answer_during_a_run_is_queued_and_counts_after_the_session() {
 #[test]
 fn a_task_added_during_a_run_is_run_too() {
     let project = Project::new();
-    let go = project.gate("go");
-    let mut working = project.listener("working");
-    project.agent_on(&[("S00-001/claim", "tell working; hold go; honest")]);
-    let run = project.spawn(&[]);
-    working.wait();
+    let (run, go) = project.spawn_held("go", &[], &[("S00-001/claim", "tell working; hold go; honest")]);
     let mut card = Project::new_card("S00", "S00-009");
     card["title"] = json!("Build one thing more");
     let file = project.write_outside("card.json", &card.to_string());
@@ -64,11 +60,7 @@ fn a_task_added_during_a_run_is_run_too() {
 #[test]
 fn a_queued_change_that_is_refused_is_kept_and_said() {
     let project = Project::new();
-    let go = project.gate("go");
-    let mut working = project.listener("working");
-    project.agent_on(&[("S00-001/claim", "tell working; hold go; honest")]);
-    let run = project.spawn(&[]);
-    working.wait();
+    let (run, go) = project.spawn_held("go", &[], &[("S00-001/claim", "tell working; hold go; honest")]);
     ok(&project.run(&["task", "answer", "S00-001", "--text", "Nobody asked."]));
     go.open();
     let finished = run.wait();
@@ -80,11 +72,7 @@ fn a_queued_change_that_is_refused_is_kept_and_said() {
 #[test]
 fn a_persons_approval_during_a_run_is_refused_for_now() {
     let project = Project::tasks(2);
-    let go = project.gate("go");
-    let mut working = project.listener("working");
-    project.agent_on(&[("S00-001/claim", "tell working; hold go; honest")]);
-    let run = project.spawn(&[]);
-    working.wait();
+    let (run, go) = project.spawn_held("go", &[], &[("S00-001/claim", "tell working; hold go; honest")]);
     let refused = project.run(&["task", "approve", "S00-001", "--as", "ada"]);
     assert_eq!(refused.code, Some(75), "{refused}");
     assert_says(&refused.stderr, &[&run.pid().to_string(), "try again"]);
