@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::json;
-use support::{Project, assert_says, assert_says_one};
+use support::{Project, assert_says, assert_says_one, has_strace};
 
 /// A project with files outside every scope.
 fn with_surroundings() -> Project {
@@ -325,4 +325,39 @@ fn a_huge_sparse_file_that_was_there_is_named_at_the_start() {
     huge.set_len(30 << 30).expect("a file can be sparse");
     let finished = project.spawn_under(&LITTLE_MEMORY, &[], &[]).wait();
     assert_says(&finished.refused(), &["not clean", "huge"]);
+}
+
+/// Runs a plan to its end while the system denies one watched file, as if somebody outside had removed it meanwhile.
+#[cfg(target_os = "linux")]
+fn vanishes(denied: &[&str]) -> Option<String> {
+    if !has_strace() {
+        return None;
+    }
+    let project = Project::builder().stage("S00", 1).ignore("out/\n").config(json!({"watch": ["out/"]})).build();
+    project.write("out/fleeting", "here and gone\n");
+    let trace = project.outside("logs/vanished");
+    let trace = trace.to_str().expect("the sandbox has a plain path");
+    let wrapper = ["strace", "-f", "-o", trace, "-P", "fleeting", "-P", "out/fleeting", "-e", "signal=none"];
+    let finished = project.spawn_under(&[&wrapper[..], denied].concat(), &[], &[]).wait();
+    finished.complete();
+    let trace = std::fs::read_to_string(trace).expect("a trace is text");
+    assert!(trace.contains("(INJECTED)"), "it was there: {trace}");
+    project.assert_clean();
+    Some(finished.stderr)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_vanishes_after_it_was_listed_is_absent_and_strands_no_task() {
+    vanishes(&["-e", "inject=newfstatat,fstatat64,statx:error=ENOENT"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_vanishes_before_it_is_read_is_told_and_strands_no_task() {
+    let said =
+        vanishes(&["-e", "inject=openat:error=ENOENT", "-e", "inject=newfstatat,fstatat64,statx:error=ENOENT:when=2+"]);
+    if let Some(said) = said {
+        assert_says(&said, &["out/fleeting", "vanished"]);
+    }
 }
