@@ -283,3 +283,12 @@ fn a_session_that_fetches_and_makes_a_branch_is_blamed_for_the_branch_alone() {
     assert_says(&why, &["refs/heads/mine"]);
     assert!(!why.contains("refs/remotes"), "{why}");
 }
+
+#[test]
+fn a_broken_remote_tracking_ref_stops_no_session() {
+    let project = Project::tasks(2);
+    let break_it = "mkdir -p .git/refs/remotes/origin; echo nonsense >.git/refs/remotes/origin/main; work; submit";
+    project.agent_on(&[("S00-001/claim", break_it)]);
+    project.run(&[]).complete();
+    project.assert_clean();
+}

@@ -164,6 +164,8 @@ fn strayed(run: &Run<'_>, changes: &Changes, scope: &Scope) -> Strayed {
 
 /// What became of git's refs.
 struct Refs {
+    /// Whether all of them can be read: one that is broken stops every later session.
+    are_sound: bool,
     /// Whether each ref of this repository's own points where it did.
     own_are_same: bool,
     /// Remote-tracking refs that point somewhere else: `git fetch` moves them, and they say nothing about the work.
@@ -173,20 +175,21 @@ struct Refs {
 impl Refs {
     fn since(run: &Run<'_>, ground: &Ground) -> Self {
         let Some(Ok(now)) = run.git.as_ref().map(Repository::refs) else {
-            return Self { own_are_same: false, fetched: Vec::new() };
+            return Self { are_sound: false, own_are_same: false, fetched: Vec::new() };
         };
         let names: BTreeSet<_> = ground.refs.keys().chain(now.keys()).collect();
         let moved = names.into_iter().filter(|name| ground.refs.get(*name) != now.get(*name));
         let (fetched, own): (Vec<_>, Vec<_>) = moved.partition(|name| name.starts_with(b"refs/remotes/"));
         let fetched = fetched.into_iter().map(|name| RelPath::new(name.clone()).to_string()).collect();
-        Self { own_are_same: own.is_empty(), fetched }
+        Self { are_sound: true, own_are_same: own.is_empty(), fetched }
     }
 
     /// Git packs refs by itself (`git gc`): as long as each points where it did, where they are stored is nobody's business.
     fn allow(&self, guarded: &GuardedPath) -> bool {
         let path = &guarded.path;
         let stores = ["refs", "packed-refs", "info/refs"].iter().any(|place| path.is_in(place));
-        guarded.area != Area::Root && (path.is_in("refs/remotes") || (self.own_are_same && stores))
+        let may_move = path.is_in("refs/remotes") || (self.own_are_same && stores);
+        guarded.area != Area::Root && self.are_sound && may_move
     }
 
     fn finding(&self) -> Option<String> {

@@ -348,10 +348,13 @@ fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
 
 /// Moves out of the tree what has to leave it, if the configuration says so; gives the reason why no commit can be made.
 fn clear_tree(run: &mut Run<'_>, aftermath: &Aftermath, (folder, kept): (&Path, &mut Vec<String>)) -> Option<String> {
-    let displaced = aftermath.displaced();
     let reason = aftermath.no_commit_reason()?;
-    if run.config.on_violation != OnViolation::SetAside || aftermath.in_submodule || displaced.is_empty() {
+    if run.config.on_violation != OnViolation::SetAside || aftermath.in_submodule {
         return Some(reason);
+    }
+    let displaced = aftermath.displaced();
+    if displaced.is_empty() {
+        return None;
     }
     match aside::move_out(run, &displaced, &folder.join("kept")) {
         Ok(moved) => {
