@@ -1,5 +1,7 @@
 //! What a session may change in the tree, and that everything else is seen.
 
+#![expect(clippy::disallowed_methods, reason = "the test makes a sparse file and reads a trace outside the project")]
+
 mod support;
 
 use serde_json::json;
