@@ -186,6 +186,24 @@ mod tests {
         assert_eq!(text, "abcdefghij\n[runner: 1040 bytes are left out here]\nthe end");
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_space_of_the_gap_is_given_back_while_the_log_is_written() {
+        use std::os::unix::fs::MetadataExt;
+
+        let file = tempfile::tempfile().unwrap();
+        let mut log = Log::new(file.try_clone().unwrap(), 100_000);
+        let all = stream(8_000_000);
+        for piece in all.chunks(50_000) {
+            log.append(piece).unwrap();
+            log.keep_within(400_000).unwrap();
+            // Blocks of 512 bytes. Some file systems allocate ahead, so this is no exact figure.
+            let blocks = file.metadata().unwrap().blocks();
+            assert!(blocks * 512 <= 1_000_000, "{blocks} blocks");
+        }
+        assert_eq!(file.metadata().unwrap().len(), 8_000_000, "each byte is at its place in the stream");
+    }
+
     proptest! {
         #[test]
         fn a_finished_log_is_within_its_bound_and_every_byte_is_accounted_for(

@@ -138,4 +138,25 @@ mod tests {
             assert!(!scratch.look().unwrap().truncated);
         }
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_space_of_what_was_read_is_given_back_while_the_agent_writes_on() {
+        use std::os::unix::fs::MetadataExt;
+
+        let (mut agent, mut scratch) = pair();
+        let piece = vec![b'x'; 1 << 16];
+        let mut buffer = vec![0; super::BLOCK];
+        for _ in 0..64 {
+            agent.write_all(&piece).unwrap();
+            while scratch.look().unwrap().unread > 0 {
+                let _got = scratch.read(&mut buffer).unwrap();
+                scratch.give_back();
+            }
+        }
+        let metadata = agent.metadata().unwrap();
+        assert_eq!(metadata.len(), 4 << 20);
+        // Blocks of 512 bytes. Some file systems allocate ahead, so this is no exact figure.
+        assert!(metadata.blocks() * 512 <= 1 << 20, "{} blocks", metadata.blocks());
+    }
 }
