@@ -35,9 +35,7 @@ HERE = Path(__file__).resolve().parent
 MARK = "RUNNER_AGENT_TRIAL"
 JUDGED = ("submit", "hang", "interrupt")
 REFUSED = ("unauthorized", "rate_limit", "usage_limit")
-# Before a session is ended that is meant to hang; a real agent needs some seconds to begin.
-HANG_SECONDS = 25
-PATIENCE = 180
+PATIENCE = 240
 
 # What each agent is started with. `{url}` is the stub's address with the scenario, `{home}` the throw-away HOME.
 AGENTS = {
@@ -156,6 +154,10 @@ def read_options():
     parser.add_argument("--program", help="the agent's executable; without it, what --install brings")
     parser.add_argument("--install", action="store_true", help="install the agent into a throw-away folder first")
     parser.add_argument("--runner", default=HERE.parents[1] / "target/release/runner", help="the runner to be tried")
+    parser.add_argument(
+        "--hang-seconds", type=int, default=60,
+        help="the time limit of a session that is meant to hang: more than the agent needs to begin (default: %(default)s)",
+    )
     parser.add_argument("--keep", action="store_true", help="keep the throw-away folder")
     parser.add_argument("--own-network", choices=("try", "no", "inside"), default="try", help=argparse.SUPPRESS)
     options = parser.parse_intermixed_args()
@@ -200,7 +202,8 @@ def install(agent, base):
     else:
         run = [[sys.executable, "-m", "venv", str(place)], [str(place / "bin/pip"), "install", "--quiet", package]]
     for command in run:
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
+            raise SystemExit(f"{package} could not be installed; {command[0]} says above why")
     return place / program
 
 
@@ -259,7 +262,7 @@ class Trial:
         self.run(str(self.options.runner), "init")
         argv = [*self.agent.get("wrap", []), str(self.program), *map(self.fill, self.agent["argv"])]
         config = {"argv": argv, "max_remediation_depth": 0, "kill_grace_seconds": 2, "max_sessions": 4}
-        config["timeout_seconds"] = PATIENCE / 2 if self.name in ("submit", "interrupt") else HANG_SECONDS
+        config["timeout_seconds"] = PATIENCE / 2 if self.name in ("submit", "interrupt") else self.options.hang_seconds
         if not self.agent.get("reviews", True):
             config["commands_by_role"] = {"reviewer": ["sh", str(self.command)]}
         (self.project / "runner.local.json").write_text(json.dumps(config))
