@@ -179,16 +179,17 @@ fn settle_interrupted(
         title: &task.card.title,
     };
     let message = compose(&Words::Recovered, &trailers);
-    let planned = checkpoint::intend(run, (&agent, id, &row), &message, paths)?;
+    let (planned, intent) = checkpoint::intend(run, (&agent, id, &row), &message, paths)?;
     // Before the claim is gone, which alone says where the record lies.
     close_record(run, task, &agent)?;
     let locked = run.desk.lock()?;
-    locked.write(&batch.row(&task.card.stage, id, &row))?;
+    locked.write_with(&batch.row(&task.card.stage, id, &row), (&intent, &[]), fs::Order::InTurn)?;
     drop(locked);
     Memo::remove(run.project)?;
     run.board.set(id.clone(), row);
     settle::render_views(run)?;
     let checkpoint = checkpoint::make(run, planned);
+    fs::change(&checkpoint.closing(run.project), fs::Order::InTurn)?;
     Ok(noted(run, checkpoint, what))
 }
 
@@ -223,7 +224,7 @@ pub struct Aside {
 
 /// Lists everything outside `state/` that differs from HEAD and, if `act`, moves it into a folder below `state/runs/`.
 pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, Failure> {
-    let (_lock, mut run) = match start::open(opening)? {
+    let (_lock, mut run) = match start::open_to_recover(opening)? {
         start::Opened::Busy(result) => return Err(Failure::RunIsOn { holder: result.holder.unwrap_or_default() }),
         start::Opened::Ours(lock, run) => (lock, run),
     };
