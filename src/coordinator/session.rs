@@ -9,7 +9,8 @@ use crate::lock::Lock;
 use crate::observe::{Event, SessionName};
 use crate::plan::{TaskCard, Work};
 use crate::prompt::{self, Assignment, Prompt, PromptFault, Sources};
-use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Watched};
+use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Stream, Watched};
+use crate::tokens::{Cost, Tokens};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::{Row, Status};
 use crate::tracker::store::{Store, row_path};
@@ -21,6 +22,7 @@ use super::claim::{self, Held};
 use super::failure::Failure;
 use super::ground::{self, Ground};
 use super::prepare::{self, Command};
+use super::reading::{self, Listener};
 use super::settle::{self, Settlement};
 use super::{Run, aside, records};
 use crate::config::{Config, OnViolation, Output};
@@ -100,6 +102,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let prompt = gathered.and_then(|parts| {
         prompt::assemble(&assignment(run, &held.name, &held.card), &parts, &packet_row(&held.row), max)
     });
+    let prompt = prompt.and_then(|prompt| command.accept(prompt));
     if run.tally.launched == 0 {
         let (tasks, done) = progress(run);
         (run.observe)(&Event::RunStarted { tasks, done });
@@ -116,7 +119,10 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
             records::cleaned(&mut record, fs::remove_temporary(temporary));
             Over::Ran(Box::new(result))
         }
-        Err(fault) => Over::NoPrompt(fault),
+        Err(fault) => {
+            reading::nothing_ran(&mut record);
+            Over::NoPrompt(fault)
+        }
     };
     conclude(run, held, &ground, (over, folder, record))
 }
@@ -173,6 +179,12 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
         started_at: run.clock.stamp(),
         finished_at: None,
         argv: command.argv.clone(),
+        dialect: Some(command.agent.dialect),
+        tokens: Tokens::default(),
+        cost: Cost::UNKNOWN,
+        agent_fault: None,
+        final_message: None,
+        skipped_lines: 0,
         prompt_characters: 0,
         prompt_parts: Vec::new(),
         execution: None,
@@ -207,9 +219,9 @@ fn execute(
     record.write(folder, &run.redactor)?;
     let places = (run.project, run.config, run.host);
     let launch = Launch {
-        argv: command.to_exec(),
+        argv: command.to_exec(&prompt.text),
         cwd: run.project.root().to_owned(),
-        env: prepare::environment(places, &held.name, &held.token, temporary),
+        env: prepare::environment(places, (&held.name, command), &held.token, temporary),
         stdin: prompt_file,
         scratch: folder.to_owned(),
         stdout: folder.join("stdout.log"),
@@ -221,6 +233,7 @@ fn execute(
             idle_timeout: run.config.idle_timeout,
             exit_grace: run.config.exit_grace,
             kill_grace: run.config.kill_grace,
+            stop: command.agent.stop_signal(),
             drain: run.config.drain,
         },
     };
@@ -229,11 +242,13 @@ fn execute(
         store: run.desk.store().clone(),
         held,
         lock_path: run.desk.store().lock_path(),
+        listener: Listener::new(command),
     };
     crate::fault::point("session:launch");
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
     records::destroyed(&mut record.teardown, &result);
+    watch.listener.note(record, &result, &run.clock.local());
     Ok(result)
 }
 
@@ -243,12 +258,13 @@ fn output_bounds(config: &Config) -> OutputBounds {
     OutputBounds { stdout, stderr, combined, action }
 }
 
-/// Lets the supervisor see the task's transition.
+/// Lets the supervisor see the task's transition, and the agent's dialect its output.
 struct RowWatch<'h> {
     file: PathBuf,
     store: Store,
     held: &'h Held,
     lock_path: PathBuf,
+    listener: Listener,
 }
 
 impl Watched for RowWatch<'_> {
@@ -265,6 +281,14 @@ impl Watched for RowWatch<'_> {
 
     fn hold_state(&mut self) -> Box<dyn std::any::Any> {
         Box::new(Lock::take_within(&self.lock_path, HOLD).ok())
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.listener.hear(stream, bytes);
+    }
+
+    fn output_missed(&mut self, stream: Stream) {
+        self.listener.miss(stream);
     }
 }
 
