@@ -42,7 +42,7 @@ impl Agents {
     }
 
     fn run(&self, args: &[&str]) -> support::Finished {
-        self.project.run_with(args, &[("PATH", &self.path), ("CLAUDECODE", "1")])
+        self.project.run_with(args, &[("PATH", &self.path), ("CLAUDECODE", "1"), ("DISABLE_AUTOUPDATER", "no")])
     }
 
     /// The records of all sessions, in order.
@@ -84,7 +84,7 @@ fn an_agents_name_is_enough_to_start_it_and_its_figures_are_on_record() {
         "-p --output-format stream-json --verbose --permission-mode bypassPermissions"
     );
     let environment = note("claude-env");
-    assert!(environment.lines().any(|line| line == "DISABLE_AUTOUPDATER=1"), "{environment}");
+    assert!(environment.lines().any(|line| line == "DISABLE_AUTOUPDATER=1"), "also where another value was inherited");
     assert!(!environment.lines().any(|line| line.starts_with("CLAUDECODE=")), "{environment}");
     let [codex, claude] = <[Value; 2]>::try_from(agents.records()).expect("two sessions");
     assert_eq!((&codex["dialect"], &claude["dialect"]), (&json!("codex"), &json!("claude")));

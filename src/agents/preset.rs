@@ -49,13 +49,16 @@ pub enum PromptWay {
 /// What an agent's environment needs besides what it is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Variables that are set unless they are set already.
+    /// Variables that are set, whatever was inherited.
     pub set: Vec<(&'static str, &'static str)>,
+    /// Variables that are set unless they are set already.
+    pub default: Variables,
     /// Variables that must not reach it.
     pub remove: &'static [&'static str],
 }
 
-type Variables = &'static [(&'static str, &'static str)];
+/// Names and values.
+pub type Variables = &'static [(&'static str, &'static str)];
 
 /// All that is known of one agent.
 struct Facts {
@@ -65,6 +68,7 @@ struct Facts {
     after_extra: &'static [&'static str],
     set: Variables,
     set_for_root: Variables,
+    default: Variables,
     remove: &'static [&'static str],
     stop: StopSignal,
     prompt: PromptWay,
@@ -79,6 +83,7 @@ const USUAL: Facts = Facts {
     after_extra: &[],
     set: &[],
     set_for_root: &[],
+    default: &[],
     remove: &[],
     stop: StopSignal::Terminate,
     prompt: PromptWay::Stdin,
@@ -115,7 +120,7 @@ const CLAUDE: Facts = Facts {
     ],
     model: "--model",
     set: &[("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"), ("DISABLE_AUTOUPDATER", "1")],
-    // As root it refuses to work without asking unless it is told that it is in a sandbox.
+    // As root it refuses to work without asking unless it is told that it is in a sandbox, by this value and no other.
     set_for_root: &[("IS_SANDBOX", "1")],
     // It refuses to start inside a session of its own kind.
     remove: &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT"],
@@ -145,7 +150,9 @@ const GEMINI: Facts = Facts {
 const OPENCODE: Facts = Facts {
     dialect: Dialect::Opencode,
     before_model: &["opencode", "run", "--format", "json"],
-    set: &[("OPENCODE_CONFIG_CONTENT", r#"{"permission":"allow"}"#), ("OPENCODE_DISABLE_AUTOUPDATE", "1")],
+    set: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
+    // Whoever has a configuration there has said more than this.
+    default: &[("OPENCODE_CONFIG_CONTENT", r#"{"permission":"allow"}"#)],
     limits: &["tries again without an end where the connection drops: only `timeout_seconds` ends it"],
     ..USUAL
 };
@@ -203,7 +210,8 @@ const MINI: Facts = Facts {
     dialect: Dialect::Mini,
     before_model: &["mini", "-y", "--exit-immediately", "-o", "/dev/null"],
     after_extra: &["-t", PROMPT_ARGUMENT],
-    set: &[("MSWEA_CONFIGURED", "true"), ("MSWEA_SILENT_STARTUP", "1"), ("MSWEA_COST_TRACKING", "ignore_errors")],
+    set: &[("MSWEA_CONFIGURED", "true"), ("MSWEA_SILENT_STARTUP", "1")],
+    default: &[("MSWEA_COST_TRACKING", "ignore_errors")],
     prompt: PromptWay::Argument,
     limits: &[
         "takes the prompt as one argument, which the system limits to 128 KiB: a longer prompt is not launched",
@@ -253,7 +261,7 @@ impl Preset {
     pub fn environment(self, as_root: bool) -> Needs {
         let facts = self.facts();
         let for_root = if as_root { facts.set_for_root } else { &[] };
-        Needs { set: [facts.set, for_root].concat(), remove: facts.remove }
+        Needs { set: [facts.set, for_root].concat(), default: facts.default, remove: facts.remove }
     }
 
     /// By which signal it is asked to end.

@@ -54,8 +54,7 @@ pub struct EnvironmentRules {
 impl Environment {
     /// The environment an agent of `role` gets out of the coordinator's, before the coordinator adds its own variables.
     ///
-    /// The role's `pass` stands in for the general one. Then what the agent's preset needs is dropped and added, where
-    /// nobody set it. Then the general rules apply, then the role's: each drops, then sets, so a later `set` wins.
+    /// The role's `pass` stands in for the general one. Then what the agent's preset needs is dropped and added. Then the general rules apply, then the role's: each drops, then sets, so a later `set` wins.
     pub fn apply(
         &self,
         role: &Role,
@@ -68,7 +67,8 @@ impl Environment {
             inherited.retain(|name, _| pass.iter().any(|passed| name == passed.as_str()));
         }
         inherited.retain(|name, _| !needs.remove.iter().any(|removed| name == removed));
-        for (name, value) in &needs.set {
+        inherited.extend(needs.set.iter().map(|(name, value)| (name.into(), value.into())));
+        for (name, value) in needs.default {
             inherited.entry(name.into()).or_insert_with(|| value.into());
         }
         for rules in std::iter::once(&self.general).chain(own) {
@@ -188,10 +188,14 @@ mod tests {
 
     #[test]
     fn what_an_agent_needs_is_passed_in_any_case_and_the_configuration_has_the_last_word() {
-        let needs = Needs { set: vec![("A", "need"), ("B", "need"), ("HOME", "need")], remove: &["KEY"] };
+        let needs = Needs {
+            set: vec![("A", "need"), ("PATH", "need")],
+            default: &[("B", "need"), ("HOME", "need")],
+            remove: &["KEY"],
+        };
         let environment =
             Environment { general: rules(&[("A", "1")], &["B"], Some(&["HOME", "KEY"])), by_role: BTreeMap::new() };
-        assert_eq!(applied_with(&environment, "qa", &needs), "A=1 HOME=/h");
-        assert_eq!(applied_with(&Environment::default(), "qa", &needs), "A=need B=need HOME=/h PATH=/bin");
+        assert_eq!(applied_with(&environment, "qa", &needs), "A=1 HOME=/h PATH=need");
+        assert_eq!(applied_with(&Environment::default(), "qa", &needs), "A=need B=need HOME=/h PATH=need");
     }
 }

@@ -12,8 +12,8 @@ use crate::tracker::ready::{self, Board, Part, Ready};
 use crate::tracker::store::Store;
 
 use super::failure::Failure;
+use super::opening::packet_row;
 use super::prepare::{self, Command};
-use super::session::packet_row;
 use super::start::{self, Opening};
 use super::summary;
 

@@ -11,6 +11,7 @@ pub mod failure;
 mod ground;
 pub mod holder;
 mod memo;
+mod opening;
 pub mod people;
 pub mod people_commit;
 pub mod prepare;
