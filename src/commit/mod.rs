@@ -32,7 +32,7 @@ pub use check::Head;
 pub use compose::{Action, Trailers, Words, compose};
 pub use git::{Repository, Surroundings};
 pub use message::{AgentMessage, MAX_MESSAGE, MAX_SUBJECT, MIN_SUBJECT, MessageFault, parse, parse_bytes};
-pub use program::{Call, Program, ProgramOutput};
+pub use program::{Call, Program, ProgramOutput, REDIRECTS};
 pub use refusal::{CommitError, GitError, LockFile, Refusal};
 pub use upkeep::{Unkeepable, found};
 

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::agents::PROMPT_ARGUMENT;
+use crate::commit::REDIRECTS;
 use crate::config::{AgentCommand, Config, Placeholders, expand, find_executable};
 use crate::ids::AgentId;
 use crate::observe::SessionName;
@@ -99,18 +100,6 @@ pub fn command(project: &Project, config: &Config, host: &Host, name: &SessionNa
     let program = find_executable(&argv[0], project.root(), host.variable("PATH"))?;
     Ok(Command { argv, program, agent })
 }
-
-/// Variables that point git at a repository (`git(1)`, "Environment Variables").
-const REDIRECTS: [&str; 8] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_COMMON_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-];
 
 /// The whole environment of a session's process: the coordinator's by the configured rules, then what the contract sets.
 pub fn environment(

@@ -21,7 +21,7 @@ use super::failure::Failure;
 use super::holder::{self, RunLock, Taken};
 use super::prepare::Host;
 use super::program::GitProgram;
-use super::{Run, Tally, records, summary};
+use super::{Run, Tally, memo, records, summary};
 
 /// What a run is asked for.
 pub struct Opening<'a> {
@@ -55,14 +55,17 @@ pub(super) enum Opened<'a> {
 
 /// Checks everything, then takes the run lock.
 pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
+    let plan = Plan::load(opening.project)?;
+    let roles = plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]);
+    crate::prompt::check_context(opening.project, opening.config, roles)?;
+    open_to_recover(opening)
+}
+
+/// As [`open`], also if texts for prompts are missing: a session may have closed or removed them.
+pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
     let (project, config) = (opening.project, opening.config);
     let plan = Plan::load(project)?;
     let part = part_of(&plan, opening)?;
-    crate::prompt::check_context(
-        project,
-        config,
-        plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]),
-    )?;
     let git = open_git(opening)?;
     let desk = Desk::new(project, opening.clock);
     let identity = identity();
@@ -74,7 +77,9 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         }
     };
     if let Some(git) = &git {
-        git.clear_own_locks(&checkpoint::intent_path(project))?;
+        for record in [checkpoint::intent_path(project), memo::path(project)] {
+            git.clear_own_locks(&record)?;
+        }
         git.check(opening.clock.now())?;
         check_ignored(project, git, &opening.config_path)?;
     }
@@ -127,7 +132,7 @@ pub(super) fn open_git(opening: &Opening<'_>) -> Result<Option<Repository>, Fail
     }
     let surroundings = Surroundings {
         env: opening.host.environment.clone(),
-        program: Box::new(GitProgram),
+        program: Box::new(GitProgram { signals: opening.signals.clone() }),
         run_hooks: opening.config.git_hooks == Hooks::Run,
     };
     Ok(Some(Repository::open(opening.project, surroundings)?))
