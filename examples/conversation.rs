@@ -25,7 +25,7 @@ use runner::conversation::{Completed, Coordination, Exchange, Halted, Message, O
 use runner::fs::{self, FileError};
 use runner::observe::{Counters, Event, Group, Observer, SessionName, Spent, Summary, compose};
 use runner::plan::Work;
-use runner::session::{self, ExecutionResult, Launch, Limits, OutputBounds, Signals, Watched};
+use runner::session::{self, ExecutionResult, Launch, Limits, OutputBounds, Signals, StopSignal, Watched};
 use runner::tokens::{Cost, Figure, Tokens};
 
 /// Answers with the number of earlier answers in its prompt, or judges if it is told to.
@@ -115,7 +115,14 @@ impl Sessions<'_> {
             stderr: folder.join("stderr.log"),
             output: OutputBounds::default(),
             guardian: self.guardian.to_owned(),
-            limits: Limits { wall: minute, idle_timeout: None, exit_grace: minute, kill_grace: minute, drain: minute },
+            limits: Limits {
+                wall: minute,
+                idle_timeout: None,
+                exit_grace: minute,
+                kill_grace: minute,
+                stop: StopSignal::Terminate,
+                drain: minute,
+            },
         }
     }
 }

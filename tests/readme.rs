@@ -240,7 +240,10 @@ fn the_configuration_table_names_exactly_the_keys_that_are_accepted() {
 fn the_configuration_table_has_the_defaults_and_the_ranges_of_the_code() {
     for (key, cell) in configuration_rows(&page("README.md")) {
         let Some(default) = default_of(&cell) else {
-            assert!(["argv", "context_files", "report"].contains(&key.as_str()), "the table has no default for {key}");
+            assert!(
+                ["agent", "argv", "context_files", "report"].contains(&key.as_str()),
+                "the table has no default for {key}"
+            );
             continue;
         };
         assert_eq!(config(&key, &default).as_ref(), Ok(&Config::default()), "{key}: {default}");
@@ -341,4 +344,30 @@ fn every_link_between_the_pages_leads_to_a_file() {
             assert!(found, "{name} links to {target}");
         }
     }
+}
+
+#[test]
+fn every_test_that_a_page_names_for_a_promise_exists() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = String::new();
+    let mut folders = vec![top.join("src"), top.join("tests")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of this package").filter_map(Result::ok) {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
+            } else if entry.path().extension().is_some_and(|kind| kind == "rs") {
+                sources.push_str(&fs::read_to_string(entry.path()).expect("a source is text"));
+            }
+        }
+    }
+    let mut seen = 0;
+    for (name, text_of_page) in pages() {
+        let Some((_, table)) = text_of_page.split_once("## Promise and test") else { continue };
+        let table = table.split("\n## ").next().unwrap_or_default();
+        for test in table.split('`').skip(1).step_by(2).filter(|word| word.matches('_').count() >= 4) {
+            assert!(sources.contains(&format!("fn {test}(")), "{name} names the test {test}, which is not there");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 20, "only {seen} tests are named");
 }

@@ -7,8 +7,9 @@ use crate::evidence::{RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
 use crate::observe::{Event, SessionName, usage};
+use crate::plan::Work;
 use crate::prompt::PromptFault;
-use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Watched};
+use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Stream, Watched};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::Status;
 use crate::tracker::store::{Store, row_path};
@@ -19,8 +20,9 @@ use super::checkpoint::{self, Checkpoint};
 use super::claim::{self, Held};
 use super::failure::Failure;
 use super::ground::{self, Ground};
-use super::opening::{self, Opening};
+use super::opening::{self, Opening, WrittenPrompt};
 use super::prepare::{self, Command};
+use super::reading::{self, Listener};
 use super::settle::{self, Settlement};
 use super::{Run, aside, memo, records};
 use crate::config::{Config, OnViolation, Output};
@@ -123,11 +125,14 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let Opening { folder, mut record, prompt } = opening;
     let over = match prompt {
         Ok(prompt) => {
-            let result = execute(run, &held, (&command, prompt, temporary.path()), (&folder, &mut record.teardown));
+            let result = execute(run, &held, (&command, prompt, temporary.path()), (&folder, &mut record));
             records::cleaned(&mut record, fs::remove_temporary(temporary));
             Over::Ran(Box::new(result))
         }
-        Err(fault) => Over::NoPrompt(fault),
+        Err(fault) => {
+            reading::nothing_ran(&mut record);
+            Over::NoPrompt(fault)
+        }
     };
     conclude(run, held, &ground, (over, folder, record))
 }
@@ -151,15 +156,15 @@ enum Over {
 fn execute(
     run: &Run<'_>,
     held: &Held,
-    (command, prompt_file, temporary): (&Command, PathBuf, &Path),
-    (folder, teardown): (&Path, &mut Teardown),
+    (command, prompt, temporary): (&Command, WrittenPrompt, &Path),
+    (folder, record): (&Path, &mut RunRecord),
 ) -> ExecutionResult {
     let places = (run.project, run.config, run.host);
     let launch = Launch {
-        argv: command.to_exec(),
+        argv: command.to_exec(&prompt.text),
         cwd: run.project.root().to_owned(),
-        env: prepare::environment(places, &held.name, &held.token, temporary),
-        stdin: prompt_file,
+        env: prepare::environment(places, (&held.name, command), &held.token, temporary),
+        stdin: prompt.file,
         scratch: folder.to_owned(),
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
@@ -170,6 +175,7 @@ fn execute(
             idle_timeout: run.config.idle_timeout,
             exit_grace: run.config.exit_grace,
             kill_grace: run.config.kill_grace,
+            stop: command.agent.stop_signal(),
             drain: run.config.drain,
         },
     };
@@ -178,12 +184,14 @@ fn execute(
         store: run.desk.store().clone(),
         held,
         lock_path: run.desk.store().lock_path(),
+        listener: Listener::new(command),
     };
     crate::fault::point("session:launch");
     (run.observe)(&Event::AttemptStarted { session: held.name.clone(), attempt: 1 });
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
-    records::destroyed(teardown, &result);
+    records::destroyed(&mut record.teardown, &result);
+    watch.listener.note(record, &result, &run.clock.local());
     result
 }
 
@@ -193,12 +201,13 @@ fn output_bounds(config: &Config) -> OutputBounds {
     OutputBounds { stdout, stderr, combined, action }
 }
 
-/// Lets the supervisor see the task's transition.
+/// Lets the supervisor see the task's transition, and the agent's dialect its output.
 struct RowWatch<'h> {
     file: PathBuf,
     store: Store,
     held: &'h Held,
     lock_path: PathBuf,
+    listener: Listener,
 }
 
 impl Watched for RowWatch<'_> {
@@ -215,6 +224,14 @@ impl Watched for RowWatch<'_> {
 
     fn hold_state(&mut self) -> Box<dyn std::any::Any> {
         Box::new(Lock::take_within(&self.lock_path, HOLD).ok())
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.listener.hear(stream, bytes);
+    }
+
+    fn output_missed(&mut self, stream: Stream) {
+        self.listener.miss(stream);
     }
 }
 
@@ -238,7 +255,8 @@ fn conclude(
         record.execution = Some((**result).clone());
     }
     let mut kept = aftermath.kept.clone();
-    let blocked_commit = clear_tree(run, &aftermath, (&folder, &mut kept));
+    let is_review = held.name.work == Work::Review;
+    let blocked_commit = clear_tree(run, (&aftermath, is_review), (&folder, &mut kept));
     let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
     let (checkpoint, intent) = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
     let own_path = row_path(&held.card.stage, &held.card.id);
@@ -281,10 +299,16 @@ fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
     Ok(displaced)
 }
 
-/// Moves out of the tree what has to leave it, if the configuration says so; gives the reason why no commit can be made.
-fn clear_tree(run: &mut Run<'_>, aftermath: &Aftermath, (folder, kept): (&Path, &mut Vec<String>)) -> Option<String> {
+/// Moves out of the tree what has to leave it, if the configuration says so or a reviewer left it; gives the reason why no
+/// commit can be made.
+fn clear_tree(
+    run: &mut Run<'_>,
+    (aftermath, is_review): (&Aftermath, bool),
+    (folder, kept): (&Path, &mut Vec<String>),
+) -> Option<String> {
     let reason = aftermath.no_commit_reason()?;
-    if run.config.on_violation != OnViolation::SetAside || aftermath.in_submodule {
+    let moves = run.config.on_violation == OnViolation::SetAside || (is_review && !aftermath.head_moved);
+    if !moves || run.git.is_none() || aftermath.in_submodule {
         return Some(reason);
     }
     let displaced = aftermath.displaced();
@@ -336,6 +360,7 @@ fn judge(run: &Run<'_>, held: &Held, (aftermath, over, folder): (&Aftermath, &Ov
         after: &aftermath.row,
         tampering: &aftermath.tampering,
         violations: &aftermath.violations,
+        changed: !aftermath.in_scope.is_empty(),
         result,
         tail: &tail,
     });

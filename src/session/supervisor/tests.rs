@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::{Action, Actions, Input, Leader, Phase, Supervisor};
+use crate::agents::StopSignal;
 use crate::session::launch::Limits;
 use crate::session::result::{Ended, Ladder};
 use crate::session::stage::{Cause, Owner, Stage};
@@ -14,6 +15,7 @@ const LIMITS: Limits = Limits {
     idle_timeout: None,
     exit_grace: Duration::from_secs(5),
     kill_grace: Duration::from_secs(3),
+    stop: StopSignal::Terminate,
     drain: Duration::from_secs(2),
 };
 
@@ -102,6 +104,26 @@ fn the_first_signal_asks_and_the_second_kills_at_once() {
 }
 
 #[test]
+fn an_agent_that_cleans_up_on_int_is_asked_so_while_it_lives_and_killed_all_the_same() {
+    use Action::{HoldState, Interrupt, Kill, Terminate};
+    let ended: &[Input] = &[Input::LeaderEnded { survivors: true }];
+    for (stop, input, wanted) in [
+        (StopSignal::Interrupt, &[Input::Signal(15)][..], Interrupt),
+        (StopSignal::Interrupt, &[Input::OutputLimit], Interrupt),
+        (StopSignal::Interrupt, ended, Terminate),
+        (StopSignal::Terminate, &[Input::Signal(15)], Terminate),
+        (StopSignal::Terminate, ended, Terminate),
+    ] {
+        let mut supervisor = running(Limits { stop, ..LIMITS });
+        let asked = supervisor.step(input.to_vec(), at(1));
+        assert_eq!(asked.todo, [HoldState, wanted], "{stop:?} {input:?}");
+        assert_eq!(supervisor.step(vec![], at(4)).todo, [Kill], "the grace is the same");
+    }
+    let mut timed_out = running(Limits { stop: StopSignal::Interrupt, ..LIMITS });
+    assert_eq!(timed_out.step(vec![], at(100)).todo, [HoldState, Interrupt]);
+}
+
+#[test]
 fn of_two_signals_seen_at_once_the_one_that_came_first_is_told() {
     let (supervisor, actions) = run(&[(3, &[Input::Signal(2), Input::Signal(1)])]);
     assert_eq!(supervisor.cancelled(), Some(2));
@@ -119,6 +141,16 @@ fn cancellation_wins_a_tie_and_the_rest_is_still_told() {
 fn a_transition_wins_over_the_exit_seen_with_it() {
     let (supervisor, _) = run(&[(5, &[Input::LeaderEnded { survivors: false }, Input::Transition])]);
     assert_eq!(supervisor.primary(), Ended::Transition);
+}
+
+#[test]
+fn a_session_of_which_everything_is_seen_in_one_wake_up_has_made_its_transition() {
+    let mut supervisor = Supervisor::new(LIMITS, Owner::Guardian);
+    let _acquired = supervisor.step(vec![Input::Acquired], at(0));
+    let ended = Input::LeaderEnded { survivors: false };
+    let actions = step_and_read(&mut supervisor, &[ended, Input::Transition, Input::Started], at(1));
+    assert!(actions.finished && supervisor.flags().transition_seen);
+    assert_eq!((supervisor.primary(), supervisor.ladder()), (Ended::Transition, Ladder::NotNeeded));
 }
 
 #[test]
