@@ -18,5 +18,11 @@ pub fn changes_scope(workspace: &Path, host: &Host, scope: &[String]) -> Option<
     project.git()?;
     let git: Repository = open(&project, &Config::default(), host, &Signals::none()).ok().flatten()?;
     let scope = Scope::new(scope);
-    git.changed().ok().map(|paths| paths.iter().any(|path| scope.contains(path)))
+    let (changed, ignored) = git.changed().ok()?;
+    if changed.iter().any(|path| scope.contains(path)) {
+        return Some(true);
+    }
+    // The rules that hide it may be the session's own: what counts is what git ignored when the session began.
+    let hidden = ignored.iter().any(|path| scope.may_reach(path));
+    (!hidden).then_some(false)
 }
