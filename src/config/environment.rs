@@ -55,8 +55,20 @@ impl Environment {
     ///
     /// The role's `pass` stands in for the general one; then the general rules apply, then the role's: each drops, then
     /// sets, so a later `set` wins.
-    pub fn apply(&self, role: &Role, mut inherited: BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
-        let own = self.by_role.get(role);
+    pub fn apply(&self, role: &Role, inherited: BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
+        self.with_rules(self.by_role.get(role), inherited)
+    }
+
+    /// As [`Self::apply`], for a program that acts in no role.
+    pub fn apply_general(&self, inherited: BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
+        self.with_rules(None, inherited)
+    }
+
+    fn with_rules(
+        &self,
+        own: Option<&EnvironmentRules>,
+        mut inherited: BTreeMap<OsString, OsString>,
+    ) -> BTreeMap<OsString, OsString> {
         let pass = own.and_then(|rules| rules.pass.as_ref()).or(self.general.pass.as_ref());
         if let Some(pass) = pass {
             inherited.retain(|name, _| pass.iter().any(|passed| name == passed.as_str()));

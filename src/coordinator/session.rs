@@ -20,9 +20,10 @@ use super::checkpoint::{self, Checkpoint};
 use super::claim::{self, Held};
 use super::failure::Failure;
 use super::ground::{self, Ground};
+use super::leasing::{self, Granted};
 use super::prepare::{self, Command};
 use super::settle::{self, Settlement};
-use super::{Run, aside, records};
+use super::{Run, aside, records, tree_look};
 use crate::config::{Config, OnViolation, Output};
 use crate::workspace::{Area, Guarded, GuardedPath};
 
@@ -86,8 +87,10 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
         role: item.role.clone(),
         work: item.work,
     };
-    let command = prepare::command(run.project, run.config, run.host, &name)?;
+    let granted = leasing::acquire(run)?;
+    let command = prepare::command((run.project, &run.workspace_root()), run.config, run.host, &name)?;
     let temporary = fs::temporary_folder(records::outside(run))?;
+    let guarded = if granted.is_fresh { run.guard.take()? } else { guarded };
     let ground = ground::check(run, guarded)?;
     let gathered = gather(run, &name, &card);
     if let Err(fault @ PromptFault::Configuration(_)) = gathered {
@@ -109,7 +112,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     (run.observe)(&Event::SessionStarted { session: held.name.clone(), count: run.tally.launched });
     let folder = run.project.session(&held.name.agent, held.name.number);
     fs::make_private_folder(&folder)?;
-    let mut record = record(run, &held, &command);
+    let mut record = record(run, &held, (&command, &granted));
     let over = match prompt {
         Ok(prompt) => {
             let result = execute(run, &held, (&command, &prompt, temporary.path()), (&folder, &mut record))?;
@@ -118,7 +121,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
         }
         Err(fault) => Over::NoPrompt(fault),
     };
-    conclude(run, held, &ground, (over, folder, record))
+    conclude(run, held, (&ground, granted), (over, folder, record))
 }
 
 /// How many tasks the chosen part has and how many are done.
@@ -144,6 +147,7 @@ fn gather(run: &Run<'_>, name: &SessionName, card: &TaskCard) -> Result<prompt::
     let row = run.board.row(&card.id);
     let sources = Sources {
         project: run.project,
+        workspace: &run.workspace_root(),
         config: run.config,
         handoff: row.handoff.as_deref(),
         evidence: row.evidence.as_deref().filter(|_| name.work == Work::Review),
@@ -160,7 +164,7 @@ pub(super) fn packet_row(row: &Row) -> String {
     serde_json::to_string_pretty(&shown).unwrap_or_default()
 }
 
-fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
+fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) -> RunRecord {
     RunRecord {
         schema: RECORD_SCHEMA,
         run_id: held.name.run_id(),
@@ -184,6 +188,7 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
         failed_stage: None,
         teardown: Teardown::not_attempted(),
         temporary: None,
+        workspace: Some(granted.record(run)),
         result: None,
         commit: None,
         commit_error: None,
@@ -208,7 +213,7 @@ fn execute(
     let places = (run.project, run.config, run.host);
     let launch = Launch {
         argv: command.to_exec(),
-        cwd: run.project.root().to_owned(),
+        cwd: run.workspace_root(),
         env: prepare::environment(places, &held.name, &held.token, temporary),
         stdin: prompt_file,
         scratch: folder.to_owned(),
@@ -272,11 +277,12 @@ impl Watched for RowWatch<'_> {
 fn conclude(
     run: &mut Run<'_>,
     held: Held,
-    ground: &Ground,
+    (ground, granted): (&Ground, Granted),
     (over, folder, mut record): (Over, PathBuf, RunRecord),
 ) -> Result<Settled, Failure> {
     let store = run.desk.store().clone();
     let displaced = reopen(run, &folder)?;
+    tree_look::collect(run, &held.name.agent)?;
     let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
     let mut aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
     aftermath.tampering.extend(displaced);
@@ -287,10 +293,12 @@ fn conclude(
         record.execution = Some((**result).clone());
     }
     let mut kept = aftermath.kept.clone();
-    let keeps_tree_clean = run.config.on_violation == OnViolation::SetAside && !aftermath.in_submodule;
+    let sets_aside = run.config.on_violation == OnViolation::SetAside && !aftermath.in_submodule;
+    // A contaminated work tree is kept as a whole, and nothing of it is in the next session's way.
+    let keeps_tree_clean = run.has_worktrees() || sets_aside;
     let displaced = aftermath.displaced();
-    if keeps_tree_clean && !displaced.is_empty() {
-        kept.extend(aside::move_out(run, &displaced, &folder.join("kept"))?);
+    if !run.has_worktrees() && keeps_tree_clean && !displaced.is_empty() {
+        kept.extend(aside::move_out(run, &displaced, &folder.join("kept"))?.into_lines());
     }
     let blocked_commit = aftermath.no_commit_reason().filter(|_| !keeps_tree_clean);
     let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
@@ -300,6 +308,8 @@ fn conclude(
     drop(locked);
     let pages = settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
+    leasing::give_back(run, granted, aftermath.for_lease(run, record.execution.as_ref()), &mut record);
+    kept.append(&mut record.kept);
     let mut written: BTreeSet<String> = settlement.paths().map(str::to_owned).collect();
     written.extend(pages.into_iter().map(str::to_owned));
     written.insert(own_path);
@@ -329,7 +339,8 @@ fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
 
 /// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.
 fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
-    let Some(git) = &mut run.git else { return Ok(()) };
+    // What is staged in the root while sessions work elsewhere is a person's.
+    let Some(git) = run.git.as_mut().filter(|_| run.site.tree.is_none()) else { return Ok(()) };
     let staged = git.staged()?;
     if !staged.is_empty() {
         // A lock file that the session left is named when the commit meets it.

@@ -21,6 +21,7 @@ use super::failure::Failure;
 use super::holder::{self, RunLock, Taken};
 use super::prepare::Host;
 use super::program::GitProgram;
+use super::site::{self, Site};
 use super::{Run, Tally, records, summary};
 
 /// What a run is asked for.
@@ -77,6 +78,7 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         git.clear_own_locks(&checkpoint::intent_path(project))?;
         git.check(opening.clock.now())?;
         check_ignored(project, git, &opening.config_path)?;
+        site::check_shares(&config.workspace.share, git)?;
     }
     let (plan, board) = settled_state(project, &desk, plan)?;
     let run = Run {
@@ -89,6 +91,7 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         observe: opening.observe,
         snapshotter: snapshotter(project, config, git.as_ref()),
         guard: Guard::new(project),
+        site: Site::new(config.workspace.mode),
         redactor: records::redactor(config, opening.host),
         desk,
         plan,
@@ -125,12 +128,13 @@ pub(super) fn open_git(opening: &Opening<'_>) -> Result<Option<Repository>, Fail
     if !opening.config.git_commits {
         return Ok(None);
     }
-    let surroundings = Surroundings {
-        env: opening.host.environment.clone(),
-        program: Box::new(GitProgram),
-        run_hooks: opening.config.git_hooks == Hooks::Run,
-    };
-    Ok(Some(Repository::open(opening.project, surroundings)?))
+    Ok(Some(Repository::open(opening.project, surroundings(opening.host, opening.config))?))
+}
+
+/// What git needs from outside.
+pub(super) fn surroundings(host: &Host, config: &Config) -> Surroundings {
+    let run_hooks = config.git_hooks == Hooks::Run;
+    Surroundings { env: host.environment.clone(), program: Box::new(GitProgram), run_hooks }
 }
 
 /// Looks at the work tree the way this configuration asks for.
@@ -139,6 +143,7 @@ pub(super) fn snapshotter(project: &Project, config: &Config, git: Option<&Repos
         root: project.root().to_owned(),
         exclude: config.exclude.clone(),
         watch: config.watch.clone(),
+        share: config.workspace.share.clone(),
         git: project.git().cloned().filter(|_| git.is_some()),
         excludes_file: git.and_then(Repository::excludes_file),
         file_mode: git.is_none_or(Repository::file_mode),
