@@ -11,23 +11,33 @@ use support::Project;
 
 /// What matters of one system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Call {
+enum What {
+    Exec(String),
     Write(String),
     Sync(String),
     Rename { from: String, to: String },
     Unlink(String),
 }
 
-/// The calls of one process or thread, in order.
-#[derive(Debug)]
-struct Trace {
-    /// Whether it began with a program of its own; a thread does not.
-    program: Option<String>,
-    calls: Vec<Call>,
+/// One system call that succeeded.
+#[derive(Debug, Clone)]
+struct Call {
+    /// The process or thread.
+    thread: usize,
+    /// In microseconds.
+    began: u64,
+    ended: u64,
+    what: What,
 }
 
+/// The calls of all processes and threads, in the order in which they began.
+struct Trace(Vec<Call>);
+
+/// Files that can be made again, or that tell only of processes which a power failure ends too.
+const UNSYNCED: [&str; 3] = ["/prompt.md", "/report.json", "/planning/"];
+
 /// Runs one session under `strace`; none, with a note, if there is no `strace`.
-fn recorded(project: &Project) -> Option<Vec<Trace>> {
+fn recorded(project: &Project) -> Option<Trace> {
     let is_there = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("strace").is_file()));
     if !is_there {
@@ -40,106 +50,168 @@ fn recorded(project: &Project) -> Option<Vec<Trace>> {
     let prefix = project.outside("logs/trace");
     let prefix = prefix.to_str().expect("the sandbox has a plain path");
     let calls = "trace=execve,write,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat";
-    let wrapper = ["strace", "-ff", "-y", "-s", "0", "-o", prefix, "-e", calls, "-e", "signal=none"];
+    let wrapper = ["strace", "-ff", "-ttt", "-T", "-y", "-s", "0", "-o", prefix, "-e", calls, "-e", "signal=none"];
     project.spawn_under(&wrapper, &["--max-sessions", "1"], &[]).wait().stopped(0, "session_limit");
     let files = fs::read_dir(project.outside("logs")).expect("the folder is there").filter_map(Result::ok);
     let traces = files.filter(|file| file.file_name().to_string_lossy().starts_with("trace."));
-    Some(traces.map(|file| parse(&fs::read_to_string(file.path()).expect("a trace is text"))).collect())
+    let text = |file: fs::DirEntry| fs::read_to_string(file.path()).expect("a trace is text");
+    let of_thread = |(thread, text): (usize, String)| text.lines().filter_map(|line| call(thread, line)).collect();
+    let mut calls = traces.map(text).enumerate().flat_map::<Vec<Call>, _>(of_thread).collect::<Vec<_>>();
+    calls.sort_by_key(|call| call.began);
+    Some(Trace(calls))
 }
 
-fn parse(text: &str) -> Trace {
-    let program = text.lines().find(|line| line.starts_with("execve(") && line.ends_with("= 0"));
-    let program = program.and_then(|line| line.split('"').nth(1)).map(str::to_owned);
-    Trace { program, calls: text.lines().filter(|line| !line.contains("= -1")).filter_map(call).collect() }
-}
-
-/// One line such as `fsync(7</root/state/.runner-a1b2c3.tmp>) = 0`.
-fn call(line: &str) -> Option<Call> {
+/// One line such as `1700000000.000001 fsync(7</root/state/.runner-a1b2c3.tmp>) = 0 <0.000900>`.
+fn call(thread: usize, line: &str) -> Option<Call> {
+    let (time, line) = line.split_once(' ')?;
+    let (line, took) = line.strip_suffix('>')?.rsplit_once(" <")?;
+    if line.contains("= -1") {
+        return None;
+    }
+    let (began, took) = (microseconds(time)?, microseconds(took)?);
     let (name, rest) = line.split_once('(')?;
     let descriptor = || Some(rest.split_once('<')?.1.split_once('>')?.0.to_owned());
     let names: Vec<&str> = rest.split('"').skip(1).step_by(2).collect();
-    match name {
-        "write" => descriptor().map(Call::Write),
-        "fsync" | "fdatasync" => descriptor().map(Call::Sync),
+    let what = match name {
+        "execve" => What::Exec((*names.first()?).to_owned()),
+        "write" => What::Write(descriptor()?),
+        "fsync" | "fdatasync" => What::Sync(descriptor()?),
         "rename" | "renameat" | "renameat2" => {
-            Some(Call::Rename { from: (*names.first()?).to_owned(), to: (*names.get(1)?).to_owned() })
+            What::Rename { from: (*names.first()?).to_owned(), to: (*names.get(1)?).to_owned() }
         }
-        "unlink" | "unlinkat" => Some(Call::Unlink((*names.first()?).to_owned())),
-        _ => None,
-    }
+        "unlink" | "unlinkat" => What::Unlink((*names.first()?).to_owned()),
+        _ => return None,
+    };
+    Some(Call { thread, began, ended: began + took, what })
+}
+
+/// `seconds.micros` as microseconds.
+fn microseconds(text: &str) -> Option<u64> {
+    let (seconds, micros) = text.split_once('.')?;
+    Some(seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?)
 }
 
 impl Trace {
-    fn position(&self, wanted: &Call) -> Option<usize> {
-        self.calls.iter().position(|call| call == wanted)
+    fn all(&self, wanted: &What) -> impl Iterator<Item = &Call> {
+        self.0.iter().filter(move |call| call.what == *wanted)
     }
 
-    /// Fails unless every replacement of a file of the project is synced before and after; returns what was replaced.
-    fn replaced_durably(&self) -> Vec<&str> {
+    /// The last call of that kind.
+    fn last(&self, wanted: &What) -> &Call {
+        self.all(wanted).last().unwrap_or_else(|| panic!("no {wanted:?} in {:#?}", self.0))
+    }
+
+    fn renames_to<'t>(&'t self, path: &'t str) -> impl Iterator<Item = &'t Call> {
+        self.0.iter().filter(move |call| matches!(&call.what, What::Rename { to, .. } if to == path))
+    }
+
+    /// Fails unless every replacement of a file of the project is synced before and after; returns them in order.
+    fn replaced_durably(&self) -> Vec<&Call> {
         let mut replaced = Vec::new();
-        for (at, call) in self.calls.iter().enumerate() {
-            let Call::Rename { from, to } = call else { continue };
-            if !from.contains("/.runner-") {
+        for call in &self.0 {
+            let What::Rename { from, to } = &call.what else { continue };
+            if !from.contains("/.runner-") || UNSYNCED.iter().any(|part| to.contains(part)) && !to.contains("/tasks/") {
                 continue;
             }
-            let (before, after) = (&self.calls[..at], &self.calls[at + 1..]);
-            let written = before.iter().rposition(|call| *call == Call::Write(from.clone()));
-            let synced = before.iter().rposition(|call| *call == Call::Sync(from.clone()));
-            assert!(written.is_some() && synced > written, "{to} is renamed before its content is synced: {before:#?}");
-            let folder = to.rsplit_once('/').map(|(folder, _)| folder.to_owned()).unwrap_or_default();
-            assert_eq!(after.first(), Some(&Call::Sync(folder)), "the folder of {to} is synced next");
-            replaced.push(to.as_str());
+            let written = self.last(&What::Write(from.clone()));
+            let is_between = |sync: &&Call| sync.began >= written.ended && sync.ended <= call.began;
+            let synced = self.all(&What::Sync(from.clone())).any(|sync| is_between(&sync));
+            assert!(synced, "{to} is renamed before its content is synced: {:#?}", self.0);
+            assert!(
+                self.folder_synced(call, self.consequence(call)),
+                "the folder of {to} is not synced next: {:#?}",
+                self.0
+            );
+            replaced.push(call);
         }
         replaced
     }
-}
 
-/// What the traces replaced, the verb's apart from the coordinator's.
-fn replaced(traces: &[Trace]) -> (Vec<&str>, Vec<&str>) {
-    let runner = env!("CARGO_BIN_EXE_runner");
-    let of_runner: Vec<&Trace> = traces.iter().filter(|trace| trace.program.as_deref() == Some(runner)).collect();
-    let is_coordinator = |trace: &&&Trace| {
-        trace.calls.iter().any(|call| matches!(call, Call::Rename { to, .. } if to.ends_with("/.runner.lock")))
-    };
-    let coordinator: Vec<&str> =
-        of_runner.iter().filter(is_coordinator).flat_map(|trace| trace.replaced_durably()).collect();
-    let verb =
-        of_runner.iter().filter(|trace| !is_coordinator(trace)).flat_map(|trace| trace.replaced_durably()).collect();
-    (coordinator, verb)
+    /// Whether the folder of a replaced file is synced after it and before `until`.
+    fn folder_synced(&self, rename: &Call, until: u64) -> bool {
+        let What::Rename { to, .. } = &rename.what else { return false };
+        let folder = to.rsplit_once('/').map(|(folder, _)| folder.to_owned()).unwrap_or_default();
+        self.all(&What::Sync(folder)).any(|sync| sync.began >= rename.ended && sync.ended <= until)
+    }
+
+    /// When the first thing happens after a replacement that may rely on it: a record is taken away, or a program is started.
+    fn consequence(&self, rename: &Call) -> u64 {
+        let relies = |call: &&Call| match &call.what {
+            What::Exec(_) => true,
+            What::Unlink(path) => path.ends_with("/pending.json") || path.ends_with("/commit.json"),
+            _ => false,
+        };
+        let later = self.0.iter().filter(|call| call.began >= rename.ended);
+        later.filter(relies).map(|call| call.began).next().unwrap_or(u64::MAX)
+    }
 }
 
 #[test]
 fn a_claim_and_a_submit_sync_the_file_rename_it_and_sync_the_folder() {
     let project = Project::new();
-    let Some(traces) = recorded(&project) else { return };
+    let Some(trace) = recorded(&project) else { return };
     let row = project.path("state/tasks/S00/S00-001.json").display().to_string();
-    let (coordinator, verb) = replaced(&traces);
+    let replaced = trace.replaced_durably();
     // No row was there before, so the folders on the way to it are new names too.
-    let folders = ["state/tasks", "state"].map(|folder| Call::Sync(project.path(folder).display().to_string()));
-    assert!(traces.iter().any(|trace| folders.iter().all(|call| trace.position(call).is_some())), "{traces:#?}");
-    // The claim and the settlement; the submit.
-    assert_eq!(coordinator.iter().filter(|path| **path == row).count(), 2, "{coordinator:?}");
-    assert_eq!(verb.iter().filter(|path| **path == row).count(), 1, "{verb:?}");
+    for folder in ["state/tasks", "state"] {
+        trace.last(&What::Sync(project.path(folder).display().to_string()));
+    }
+    let rows: Vec<&Call> =
+        replaced.into_iter().filter(|call| trace.renames_to(&row).any(|row| row.began == call.began)).collect();
+    let [claim, submit, settlement] = rows.as_slice() else { panic!("claim, submit and settlement: {rows:#?}") };
+    assert!(claim.thread == settlement.thread && claim.thread != submit.thread, "{rows:#?}");
+}
+
+#[test]
+fn no_process_of_a_session_exists_before_its_claim_memo_and_record_are_on_disk() {
+    let project = Project::new();
+    let Some(trace) = recorded(&project) else { return };
+    let programs = trace.0.iter().filter(|call| matches!(&call.what, What::Exec(_)));
+    let guardian = programs.map(|call| call.began).nth(1).expect("the coordinator starts a guardian");
+    let row = project.path("state/tasks/S00/S00-001.json").display().to_string();
+    let memo = project.path(".git/runner/session.json").display().to_string();
+    let record = |call: &&Call| matches!(&call.what, What::Rename { to, .. } if to.ends_with("/run.json"));
+    let record = trace.0.iter().find(record).expect("a record is written");
+    let first = |path: &str| trace.renames_to(path).next().expect("it is written").clone();
+    for call in [&first(&memo), &first(&row), record] {
+        assert!(trace.folder_synced(call, guardian), "{call:?} is not on disk before {guardian}: {:#?}", trace.0);
+    }
+}
+
+#[test]
+fn the_intent_of_a_commit_is_on_disk_before_the_task_is_settled_and_until_the_branch_has_moved() {
+    let project = Project::new();
+    let Some(trace) = recorded(&project) else { return };
+    let row = project.path("state/tasks/S00/S00-001.json").display().to_string();
+    let intent = project.path(".git/runner/commit.json").display().to_string();
+    let settled = trace.renames_to(&row).last().expect("it is settled");
+    let intended = trace.renames_to(&intent).last().expect("it is intended");
+    assert!(trace.folder_synced(intended, settled.began), "{:#?}", trace.0);
+    let branch = project.path(".git/refs/heads/main").display().to_string();
+    let moved = trace.last(&What::Sync(branch));
+    let over = trace.last(&What::Unlink(intent));
+    assert!(trace.folder_synced(settled, over.began) && moved.ended <= over.began, "{:#?}", trace.0);
 }
 
 #[test]
 fn a_change_of_several_files_is_recorded_durably_before_the_first_and_until_after_the_last() {
     let project = Project::new();
     project.agent(r#"escalate '{"title":"Find the key","reason":"the key is missing"}'"#);
-    let Some(traces) = recorded(&project) else { return };
+    let Some(trace) = recorded(&project) else { return };
     let pending = project.path(".git/runner/pending.json").display().to_string();
-    let record = traces.iter().find(|trace| trace.position(&Call::Unlink(pending.clone())).is_some());
-    let verb = record.expect("the verb removes its record");
-    let replaced = verb.replaced_durably();
-    let names: Vec<&str> = replaced
-        .iter()
-        .map(|path| path.strip_prefix(project.root().to_str().expect("plain")).unwrap_or(path))
-        .collect();
-    assert_eq!(names.first(), Some(&"/.git/runner/pending.json"), "{names:?}");
-    for file in ["/planning/tasks/S00-001-r1.json", "/state/tasks/S00/S00-001-r1.json", "/state/tasks/S00/S00-001.json"]
-    {
-        assert!(names.contains(&file), "{file} is not in {names:?}");
+    let over = trace.last(&What::Unlink(pending.clone()));
+    let replaced = trace.replaced_durably();
+    let begun = trace.renames_to(&pending).last().expect("it is recorded");
+    assert_eq!(begun.thread, over.thread, "the verb removes its own record");
+    let files = ["planning/tasks/S00-001-r1.json", "state/tasks/S00/S00-001-r1.json", "state/tasks/S00/S00-001.json"];
+    for file in files.map(|file| project.path(file).display().to_string()) {
+        let of_verb =
+            |call: &&&Call| call.thread == over.thread && matches!(&call.what, What::Rename { to, .. } if *to == file);
+        let call = replaced.iter().find(of_verb).unwrap_or_else(|| panic!("{file} is not in {replaced:#?}"));
+        assert!(
+            trace.folder_synced(begun, call.began) && trace.folder_synced(call, over.began),
+            "{file}: {:#?}",
+            trace.0
+        );
     }
-    let last = verb.calls.iter().rposition(|call| matches!(call, Call::Rename { .. }));
-    assert!(verb.position(&Call::Unlink(pending)) > last, "the record goes last: {:#?}", verb.calls);
 }

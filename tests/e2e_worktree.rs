@@ -503,12 +503,12 @@ fn killed_at(points: &[&str]) {
 
 #[test]
 fn a_kill_while_the_work_tree_is_made_or_the_task_is_claimed_is_made_good() {
-    killed_at(&["tree:founded#1", "claim:noted#1", "claim:durable#1", "session:launch#1"]);
+    killed_at(&["tree:founded#1", "claim:durable#1", "session:launch#1"]);
 }
 
 #[test]
 fn a_kill_between_the_session_and_its_commit_is_made_good() {
-    killed_at(&["session:over#1", "commit:intended#1", "settle:before#1", "settle:durable#1", "views:rendered#1"]);
+    killed_at(&["session:over#1", "settle:before#1", "settle:durable#1", "views:rendered#1"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::commit::{self, AgentMessage, CommitId, CommitPlan, MessageFault, Prepared, Trailers, Words};
-use crate::fs;
+use crate::fs::{self, Change, Order};
 use crate::ids::{AgentId, TaskId};
 use crate::observe::Event;
 use crate::plan::TaskCard;
@@ -17,6 +17,7 @@ use super::aftermath::Aftermath;
 use super::claim::Held;
 use super::failure::Failure;
 use super::landing::{self, Work};
+use super::memo::path as memo_path;
 use super::settle::{self, Settlement};
 
 /// The version of the intent's fields.
@@ -63,29 +64,37 @@ pub(super) struct Checkpoint {
     pub(super) subject: String,
 }
 
-/// Composes the message and makes the intent durable.
+impl Checkpoint {
+    /// What is still to be written: the claim's memo is over, and so is the intent of a commit that was made.
+    pub(super) fn closing(&self, project: &Project) -> Vec<Change> {
+        let intent = self.commit.iter().map(|_| intent_path(project));
+        std::iter::once(memo_path(project)).chain(intent).map(Change::Remove).collect()
+    }
+}
+
+/// Composes the message, and the intent that has to be durable before the task is settled.
 pub(super) fn plan(
     run: &Run<'_>,
     held: &Held,
     (settlement, aftermath): (&Settlement, &Aftermath),
     refused: Option<String>,
-) -> Result<Planned, Failure> {
+) -> Result<(Planned, Vec<Change>), Failure> {
     if let Some(reason) = refused.filter(|_| run.git.is_some()) {
-        return Ok(Planned::Refused(reason));
+        return Ok((Planned::Refused(reason), Vec::new()));
     }
     let paths = if aftermath.head_moved { Vec::new() } else { aftermath.in_scope.clone() };
     let message = message(run, held, settlement)?;
     intend(run, (&held.name.agent, &held.card.id, &settlement.row), &message, paths)
 }
 
-/// Writes the intent of a commit on top of HEAD, of the task with the row it will have.
+/// The intent of a commit on top of HEAD, of the task with the row it will have, and the writing of it.
 pub(super) fn intend(
     run: &Run<'_>,
     (agent, task, row): (&AgentId, &TaskId, &Row),
     message: &str,
     paths: Vec<RelPath>,
-) -> Result<Planned, Failure> {
-    let Some(git) = &run.git else { return Ok(Planned::Nothing) };
+) -> Result<(Planned, Vec<Change>), Failure> {
+    let Some(git) = &run.git else { return Ok((Planned::Nothing, Vec::new())) };
     let head = git.place()?;
     let (paths, work) = landing::work_of(run, paths)?;
     let intent = Intent {
@@ -100,9 +109,8 @@ pub(super) fn intend(
         events: row.events.len(),
         work,
     };
-    write(run, &intent)?;
-    crate::fault::point("commit:intended");
-    Ok(Planned::Commit(Box::new(intent)))
+    let change = change(run, &intent)?;
+    Ok((Planned::Commit(Box::new(intent)), vec![change]))
 }
 
 /// Writes a row that the coordinator changed without a session, and commits it.
@@ -118,13 +126,14 @@ pub(super) fn record(run: &mut Run<'_>, card: &TaskCard, row: &Row) -> Result<()
         title: &card.title,
     };
     let message = commit::compose(&Words::Blocked { reason: &reason }, &trailers);
-    let planned = intend(run, (&agent, &card.id, row), &message, Vec::new())?;
+    let (planned, intent) = intend(run, (&agent, &card.id, row), &message, Vec::new())?;
     let locked = run.desk.lock()?;
-    locked.write(&Batch::default().row(&card.stage, &card.id, row))?;
+    locked.write_with(&Batch::default().row(&card.stage, &card.id, row), (&intent, &[]), Order::InTurn)?;
     drop(locked);
     run.board.set(card.id.clone(), row.clone());
     settle::render_views(run)?;
     let made = make(run, planned);
+    fs::change(&made.closing(run.project), Order::InTurn)?;
     run.tally.commit_error = made.error;
     if let Some(commit) = made.commit {
         (run.observe)(&Event::Committed { commit: commit.clone(), subject: made.subject });
@@ -170,14 +179,11 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
         paths,
         at: intent.at,
     };
-    let commit = if let Some(work) = &intent.work {
-        landing::land(run, &plan, (work, &intent.agent))?
-    } else {
-        let prepared = git.prepare(&plan)?;
-        git.finish(&prepared)?
-    };
-    fs::remove(&intent_path(run.project))?;
-    Ok(commit)
+    if let Some(work) = &intent.work {
+        return landing::land(run, &plan, (work, &intent.agent));
+    }
+    let prepared = git.prepare(&plan)?;
+    Ok(git.finish(&prepared)?)
 }
 
 /// Finishes the commit that an earlier run intended, if there is one.
@@ -208,15 +214,18 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
         }
         intent.parent = head.commit;
         intent.branch = head.branch;
-        write(run, &intent)?;
+        fs::change(&[change(run, &intent)?], Order::InTurn)?;
     }
-    Ok(Some(make(run, Planned::Commit(Box::new(intent)))))
+    let made = make(run, Planned::Commit(Box::new(intent)));
+    fs::change(&made.closing(run.project), Order::InTurn)?;
+    Ok(Some(made))
 }
 
-fn write(run: &Run<'_>, intent: &Intent) -> Result<(), Failure> {
+/// The writing of an intent.
+fn change(run: &Run<'_>, intent: &Intent) -> Result<Change, Failure> {
     let path = intent_path(run.project);
-    let text = serde_json::to_string(intent).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
-    Ok(fs::replace_private(&path, text.as_bytes())?)
+    let text = serde_json::to_vec(intent).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
+    Ok(Change::replace_private(path, text))
 }
 
 /// Where the intended commit is recorded.

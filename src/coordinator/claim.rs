@@ -1,5 +1,6 @@
 //! A claim: durable before the session's process exists, and consumed by the one call that settles it.
 
+use crate::fs::{Change, Order};
 use crate::ids::TaskId;
 use crate::observe::SessionName;
 use crate::plan::{TaskCard, Work};
@@ -28,14 +29,14 @@ pub(super) struct Held {
     pub(super) token: Token,
 }
 
-/// Takes the task for a session.
-pub(super) fn take(
+/// Takes the task for a session; what `open` makes of the claim is durable with it.
+pub(super) fn take<T>(
     run: &mut Run<'_>,
-    name: SessionName,
-    card: TaskCard,
-    head: Option<String>,
-) -> Result<Held, Failure> {
+    (name, card, commit): (SessionName, TaskCard, Option<String>),
+    open: impl FnOnce(&Run<'_>, &Held) -> Result<(T, Change), Failure>,
+) -> Result<(Held, T), Failure> {
     let token = prepare::fresh_token()?;
+    run.redactor.begin_session(token.text());
     let depth = run.plan.depth(&card.id);
     let claim = Claim {
         agent: name.agent.clone(),
@@ -43,7 +44,7 @@ pub(super) fn take(
         session: name.number,
         // A review changes nothing.
         scope: if name.work == Work::Claim { card.scope.clone() } else { Vec::new() },
-        head,
+        head: commit,
         remediation_left: run.config.max_remediation_depth.saturating_sub(depth),
         token_hash: Some(token.hash()),
         pid: Some(run.identity.pid),
@@ -55,11 +56,14 @@ pub(super) fn take(
     let waiting_for: Vec<TaskId> = run.board.unfinished(&card.depends_on);
     let step = Step::Claim { claim, waiting_for: &waiting_for };
     let row = rules::apply(&card.id, &before, (Actor::Session(&name.agent), &run.clock.stamp()), step)?;
-    Memo::write(run, &card, &token, (&before, &row))?;
-    crate::fault::point("claim:noted");
-    locked.write(&Batch::default().row(&card.stage, &card.id, &row))?;
+    let held = Held { name, card, before, row, token };
+    let (opened, opening) = open(run, &held)?;
+    let memo = Memo::change(run, &held)?;
+    let batch = Batch::default().row(&held.card.stage, &held.card.id, &held.row);
+    // Nothing runs before all of it is on disk; a start after a kill finds the memo wherever it finds the claim.
+    locked.write_with(&batch, (&[memo], &[opening]), Order::Together)?;
     drop(locked);
     crate::fault::point("claim:durable");
-    run.board.set(card.id.clone(), row.clone());
-    Ok(Held { name, card, before, row, token })
+    run.board.set(held.card.id.clone(), held.row.clone());
+    Ok((held, opened))
 }

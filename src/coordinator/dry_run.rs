@@ -12,7 +12,7 @@ use crate::tracker::ready::{self, Board, Part, Ready};
 use crate::tracker::store::Store;
 
 use super::failure::Failure;
-use super::session::packet_row;
+use super::opening::packet_row;
 use super::start::{self, Opening};
 use super::{ground, prepare, site, summary};
 use crate::config::Mode;

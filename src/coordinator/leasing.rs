@@ -3,7 +3,6 @@
 //! Carries out on disk what the pure lease allows. In the root the workspace is there already, and a contaminated one is what
 //! `on_violation` makes of it; a contaminated work tree is kept aside, and the next session gets a fresh one.
 
-use crate::config::OnViolation;
 use crate::evidence::{RunRecord, WorkspaceMode, WorkspaceRecord};
 use crate::observe::Event;
 use crate::workspace::lease::{self, Contamination, End, Lease, Step};
@@ -86,7 +85,7 @@ pub(super) fn give_back(
     let done = if run.has_worktrees() {
         give_tree_back(run, granted, (end, &contamination), &mut written)
     } else {
-        give_root_back(run, granted, &contamination, &mut written)
+        give_root_back(run, granted, (&contamination, record.commit_error.is_some()), &mut written)
     };
     written.contamination = contamination;
     if run.has_worktrees() {
@@ -125,11 +124,12 @@ fn give_tree_back(
     Ok(())
 }
 
-/// The root stays where it is: what was out of scope has been moved out, or the run stops with it.
+/// The root stays where it is. What was tampered with has been put back and what was out of scope has been moved out, which
+/// makes it as good as new; or it is left as it is for a person, and the run stops with it.
 fn give_root_back(
     run: &mut Run<'_>,
     Granted { lease, .. }: Granted,
-    contamination: &[Contamination],
+    (contamination, is_left): (&[Contamination], bool),
     written: &mut WorkspaceRecord,
 ) -> Result<(), Failure> {
     if lease::ending(End::Completed, contamination) == Step::Release {
@@ -137,7 +137,7 @@ fn give_root_back(
         return Ok(());
     }
     written.steps = run.site.pool.quarantine(lease)?;
-    if run.config.on_violation == OnViolation::SetAside {
+    if !is_left {
         site::fill(&mut run.site.pool);
         written.steps.push(Step::Replace);
     }

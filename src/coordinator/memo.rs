@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::fs;
+use crate::fs::{self, Change};
 use crate::ids::{AgentId, TaskId, hex};
 use crate::plan::{TaskCard, views};
 use crate::project::Project;
@@ -21,6 +21,7 @@ use crate::tracker::store::{LockedStore, parse_row, row_path};
 
 use super::Run;
 use super::aftermath::{explained_origin, explained_remediation};
+use super::claim::Held;
 use super::failure::Failure;
 
 /// The version of the memo's fields.
@@ -52,22 +53,20 @@ pub(super) struct Traces {
 }
 
 impl Memo {
-    /// Makes the memo durable; comes before the claim itself.
-    pub(super) fn write(run: &Run<'_>, card: &TaskCard, token: &Token, rows: (&Row, &Row)) -> Result<(), Failure> {
-        let Some(claim) = &rows.1.claim else { return Ok(()) };
+    /// The writing of the memo of a claim; comes before the claim itself.
+    pub(super) fn change(run: &Run<'_>, held: &Held) -> Result<Change, Failure> {
         let memo = Self {
             schema: SCHEMA,
-            agent: claim.agent.clone(),
-            task: card.id.clone(),
-            token: token.text().to_owned(),
-            before: rows.0.clone(),
-            row: rows.1.clone(),
+            agent: held.name.agent.clone(),
+            task: held.card.id.clone(),
+            token: held.token.text().to_owned(),
+            before: held.before.clone(),
+            row: held.row.clone(),
             dirty: dirty(run)?,
         };
         let path = path(run.project);
-        let text =
-            serde_json::to_string(&memo).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
-        Ok(fs::replace_private(&path, text.as_bytes())?)
+        let text = serde_json::to_vec(&memo).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
+        Ok(Change::replace_private(path, text))
     }
 
     /// The memo of the last claim, unless its session came to its end.
@@ -77,9 +76,9 @@ impl Memo {
         Ok(Some(fs::parse_json(&path, &bytes)?))
     }
 
-    /// The session came to its end.
+    /// The session came to its end; that is on disk with the end of its commit.
     pub(super) fn remove(project: &Project) -> Result<(), Failure> {
-        Ok(fs::remove(&path(project))?)
+        Ok(fs::remove_unsynced(&path(project))?)
     }
 
     /// Tells what the session may have written from what it may not.
@@ -123,7 +122,8 @@ pub(super) fn is_own(path: &RelPath, agent: &AgentId) -> bool {
     })
 }
 
-fn path(project: &Project) -> PathBuf {
+/// Where it lies.
+pub(super) fn path(project: &Project) -> PathBuf {
     project.private_own().join("session.json")
 }
 

@@ -14,6 +14,7 @@ pub mod holder;
 mod landing;
 mod leasing;
 mod memo;
+mod opening;
 pub mod people;
 pub mod people_commit;
 pub mod prepare;

@@ -226,16 +226,17 @@ fn settle_interrupted(
         title: &task.card.title,
     };
     let message = compose(&Words::Recovered, &trailers);
-    let planned = checkpoint::intend(run, (&agent, id, &row), &message, paths)?;
+    let (planned, intent) = checkpoint::intend(run, (&agent, id, &row), &message, paths)?;
     // Before the claim is gone, which alone says where the record lies.
     close_record(run, task, &agent)?;
     let locked = run.desk.lock()?;
-    locked.write(&batch.row(&task.card.stage, id, &row))?;
+    locked.write_with(&batch.row(&task.card.stage, id, &row), (&intent, &[]), fs::Order::InTurn)?;
     drop(locked);
     Memo::remove(run.project)?;
     run.board.set(id.clone(), row);
     settle::render_views(run)?;
     let checkpoint = checkpoint::make(run, planned);
+    fs::change(&checkpoint.closing(run.project), fs::Order::InTurn)?;
     Ok(noted(run, checkpoint, what))
 }
 

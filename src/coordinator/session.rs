@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::evidence::{Outcome, PartRecord, RECORD_SCHEMA, RecordStatus, RunRecord, Teardown};
+use crate::evidence::{RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
 use crate::observe::{Event, SessionName};
-use crate::plan::{TaskCard, Work};
-use crate::prompt::{self, Assignment, Prompt, PromptFault, Sources};
+use crate::prompt::PromptFault;
 use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Watched};
 use crate::tracker::ready::Ready;
-use crate::tracker::row::{Row, Status};
+use crate::tracker::row::Status;
 use crate::tracker::store::{Store, row_path};
 use crate::verdict::{self, Facts, Verdict};
 
@@ -21,6 +20,7 @@ use super::claim::{self, Held};
 use super::failure::Failure;
 use super::ground::{self, Ground};
 use super::leasing::{self, Granted};
+use super::opening::{self, Opening};
 use super::prepare::{self, Command};
 use super::settle::{self, Settlement};
 use super::{Run, aside, records, tree_look};
@@ -92,17 +92,14 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let temporary = fs::temporary_folder(records::outside(run))?;
     let guarded = if granted.is_fresh { run.guard.take()? } else { guarded };
     let ground = ground::check(run, guarded)?;
-    let gathered = gather(run, &name, &card);
+    let gathered = opening::gather(run, &name, &card);
     if let Err(fault @ PromptFault::Configuration(_)) = gathered {
         return Err(fault.into());
     }
     let commit = ground.head.as_ref().map(|head| head.commit.to_string());
-    let held = claim::take(run, name, card, commit)?;
-    run.redactor.begin_session(held.token.text());
-    let max = run.config.max_prompt_chars;
-    let prompt = gathered.and_then(|parts| {
-        prompt::assemble(&assignment(run, &held.name, &held.card), &parts, &packet_row(&held.row), max)
-    });
+    let (held, opening) = claim::take(run, (name, card, commit), |run, held| {
+        Opening::of(run, held, (&command, &granted, gathered, temporary.path()))
+    })?;
     if run.tally.launched == 0 {
         let (tasks, done) = progress(run);
         (run.observe)(&Event::RunStarted { tasks, done });
@@ -110,12 +107,10 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     run.tally.launched += 1;
     run.tally.last_session = Some(held.name.agent.clone());
     (run.observe)(&Event::SessionStarted { session: held.name.clone(), count: run.tally.launched });
-    let folder = run.project.session(&held.name.agent, held.name.number);
-    fs::make_private_folder(&folder)?;
-    let mut record = record(run, &held, (&command, &granted));
+    let Opening { folder, mut record, prompt } = opening;
     let over = match prompt {
         Ok(prompt) => {
-            let result = execute(run, &held, (&command, &prompt, temporary.path()), (&folder, &mut record))?;
+            let result = execute(run, &held, (&command, prompt, temporary.path()), (&folder, &mut record.teardown));
             records::cleaned(&mut record, fs::remove_temporary(temporary));
             Over::Ran(Box::new(result))
         }
@@ -139,77 +134,13 @@ enum Over {
     NoPrompt(PromptFault),
 }
 
-fn assignment<'n>(run: &'n Run<'_>, name: &'n SessionName, card: &'n TaskCard) -> Assignment<'n> {
-    Assignment { agent: &name.agent, role: &name.role, card, work: name.work, runner_bin: &run.host.binary }
-}
-
-fn gather(run: &Run<'_>, name: &SessionName, card: &TaskCard) -> Result<prompt::Parts, PromptFault> {
-    let row = run.board.row(&card.id);
-    let sources = Sources {
-        project: run.project,
-        workspace: &run.workspace_root(),
-        config: run.config,
-        handoff: row.handoff.as_deref(),
-        evidence: row.evidence.as_deref().filter(|_| name.work == Work::Review),
-    };
-    prompt::gather(&sources, &assignment(run, name, card))
-}
-
-/// The row as an agent sees it: without the claim and without the whole history.
-pub(super) fn packet_row(row: &Row) -> String {
-    let shown = serde_json::json!({
-        "status": row.status, "owner": row.owner, "reviewer": row.reviewer, "attempts": row.attempts,
-        "handoff": row.handoff, "evidence": row.evidence, "reason": row.reason,
-    });
-    serde_json::to_string_pretty(&shown).unwrap_or_default()
-}
-
-fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) -> RunRecord {
-    RunRecord {
-        schema: RECORD_SCHEMA,
-        run_id: held.name.run_id(),
-        agent: held.name.agent.clone(),
-        session: held.name.number,
-        task: held.name.task.clone(),
-        role: held.name.role.clone(),
-        action: held.name.work,
-        status: RecordStatus::Running,
-        started_at: run.clock.stamp(),
-        finished_at: None,
-        argv: command.argv.clone(),
-        prompt_characters: 0,
-        prompt_parts: Vec::new(),
-        execution: None,
-        scope_violations: Vec::new(),
-        tampering: Vec::new(),
-        findings: Vec::new(),
-        kept: Vec::new(),
-        outcome: Outcome::Unknown,
-        failed_stage: None,
-        teardown: Teardown::not_attempted(),
-        temporary: None,
-        workspace: Some(granted.record(run)),
-        result: None,
-        commit: None,
-        commit_error: None,
-    }
-}
-
-/// Writes the prompt and the record, then runs the process; returns when nothing of its tree lives.
+/// Runs the process; returns when nothing of its tree lives.
 fn execute(
     run: &Run<'_>,
     held: &Held,
-    (command, prompt, temporary): (&Command, &Prompt, &Path),
-    (folder, record): (&Path, &mut RunRecord),
-) -> Result<ExecutionResult, Failure> {
-    record.prompt_characters = prompt.text.chars().count();
-    record.prompt_parts =
-        prompt.sizes.iter().map(|size| PartRecord { part: size.part.clone(), characters: size.characters }).collect();
-    let prompt_file = folder.join("prompt.md");
-    fs::make_folder(&run.project.root().join("state/commit_messages"))?;
-    record.temporary = Some(temporary.to_owned());
-    fs::replace_private(&prompt_file, prompt.text.as_bytes())?;
-    record.write(folder, &run.redactor)?;
+    (command, prompt_file, temporary): (&Command, PathBuf, &Path),
+    (folder, teardown): (&Path, &mut Teardown),
+) -> ExecutionResult {
     let places = (run.project, run.config, run.host);
     let launch = Launch {
         argv: command.to_exec(),
@@ -238,8 +169,8 @@ fn execute(
     crate::fault::point("session:launch");
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
-    records::destroyed(&mut record.teardown, &result);
-    Ok(result)
+    records::destroyed(teardown, &result);
+    result
 }
 
 fn output_bounds(config: &Config) -> OutputBounds {
@@ -302,12 +233,13 @@ fn conclude(
     }
     let blocked_commit = aftermath.no_commit_reason().filter(|_| !keeps_tree_clean);
     let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
-    let checkpoint = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
+    let (checkpoint, intent) = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
     let own_path = row_path(&held.card.stage, &held.card.id);
-    let session = settle::write(run, &locked, held, &settlement)?;
+    let session = settle::write(run, &locked, held, (&intent, &settlement))?;
     drop(locked);
     let pages = settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
+    record.commit_error.clone_from(&committed.error);
     leasing::give_back(run, granted, aftermath.for_lease(run, record.execution.as_ref()), &mut record);
     kept.append(&mut record.kept);
     let mut written: BTreeSet<String> = settlement.paths().map(str::to_owned).collect();
@@ -401,7 +333,9 @@ fn finish(
     record.commit.clone_from(&committed.commit);
     record.commit_error.clone_from(&committed.error);
     records::weigh(&mut record, verdict, aftermath);
-    record.write(folder, &run.redactor)?;
+    let mut last = committed.closing(run.project);
+    last.push(record.change(folder, &run.redactor)?);
+    fs::change(&last, fs::Order::Together)?;
     records::publish(run, folder, &record);
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let good = matches!(verdict, Verdict::Stands(_)) && record.teardown.failed_stage(None).is_none();

@@ -195,16 +195,17 @@ impl Settlement {
     }
 }
 
-/// Writes the settlement and takes it over into memory; the claim is consumed, and what is left of it is the session's name.
+/// Writes the settlement, after the `intent` of its commit, and takes it over into memory; the claim is consumed, and what is
+/// left of it is the session's name.
 pub(super) fn write(
     run: &mut Run<'_>,
     locked: &LockedStore<'_>,
     held: Held,
-    made: &Settlement,
+    (intent, made): (&[fs::Change], &Settlement),
 ) -> Result<SessionName, Failure> {
     let Held { name, card, .. } = held;
     crate::fault::point("settle:before");
-    locked.write(&made.batch)?;
+    locked.write_with(&made.batch, (intent, &[]), fs::Order::InTurn)?;
     crate::fault::point("settle:durable");
     Memo::remove(run.project)?;
     if made.remediation.is_some() {
@@ -234,7 +235,7 @@ pub(super) fn render_views(run: &mut Run<'_>) -> Result<Vec<&'static str>, Failu
         let path = run.project.root().join(name);
         if fs::read_if_present(&path)?.as_deref() != Some(text.as_bytes()) {
             // The commit keeps its content durably, and a lost one is rendered again by the next start.
-            fs::replace(&path, text.as_bytes())?;
+            fs::replace_unsynced(&path, text.as_bytes(), 0o644)?;
             written.push(name);
         }
     }

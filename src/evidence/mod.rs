@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::fs::{self, FileError, JsonError};
+use crate::fs::{self, Change, FileError, JsonError, Order};
 use crate::ids::{AgentId, Role, TaskId};
 use crate::plan::Work;
 use crate::session::ExecutionResult;
@@ -145,11 +145,16 @@ pub struct RunRecord {
 impl RunRecord {
     /// Replaces the record in the session's folder, readable by the user only and without secrets.
     pub fn write(&self, folder: &Path, redactor: &Redactor) -> Result<(), JsonError> {
+        Ok(fs::change(&[self.change(folder, redactor)?], Order::InTurn)?)
+    }
+
+    /// What [`RunRecord::write`] does, to be done together with other changes.
+    pub fn change(&self, folder: &Path, redactor: &Redactor) -> Result<Change, JsonError> {
         let path = folder.join("run.json");
         let text = self.redacted(redactor).and_then(|value| serde_json::to_string_pretty(&value));
         let mut text = text.map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
         text.push('\n');
-        Ok(fs::replace_private(&path, text.as_bytes())?)
+        Ok(Change::replace_private(path, text.into_bytes()))
     }
 
     /// Reads the record of a session, if there is one that this version understands.
@@ -213,6 +218,10 @@ impl ReportRecord {
         let text = serde_json::to_string_pretty(self);
         let mut text = text.map_err(|source| JsonError::Syntax { path: path.clone(), source })?;
         text.push('\n');
+        if self.reported == Reported::default() {
+            // It says no more than its absence would.
+            return Ok(fs::replace_unsynced(&path, text.as_bytes(), 0o600)?);
+        }
         Ok(fs::replace_private(&path, text.as_bytes())?)
     }
 }

@@ -209,7 +209,9 @@ impl Session<'_, '_> {
     fn wait(&self, wake_at: Option<Duration>) {
         let (Some(keeper), false) = (&self.keeper, self.supervisor.stage() == Stage::Draining) else { return };
         let ending = self.supervisor.is_ending();
-        let row = self.row.as_ref().filter(|_| !ending && !self.supervisor.flags().transition_seen);
+        // Only while the agent runs is the row looked at, and what nobody reads would end every wait at once.
+        let looks_at_row = self.supervisor.stage() == Stage::Running && !self.supervisor.flags().transition_seen;
+        let row = self.row.as_ref().filter(|_| looks_at_row);
         let output = self.streams.as_ref();
         let rest = output.map(Streams::rest).filter(|rest| !rest.is_zero());
         let is_blind = output.is_some_and(|output| output.descriptor().is_none())

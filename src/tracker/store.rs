@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::fault;
-use crate::fs::{self, FileError, JsonError};
+use crate::fs::{self, Change, FileError, JsonError, Order};
 use crate::ids::{StageId, TaskId};
 use crate::lock::{Lock, LockError};
 use crate::plan::Plan;
@@ -281,6 +281,11 @@ impl LockedStore<'_> {
 
     /// Writes all files of the batch, or, after a crash, lets the next holder of the lock do so.
     pub fn write(&self, batch: &Batch) -> Result<()> {
+        self.write_with(batch, (&[], &[]), Order::InTurn)
+    }
+
+    /// As [`LockedStore::write`], with other files `before` and `after` it that wait for the disk together with it.
+    pub fn write_with(&self, batch: &Batch, (before, after): (&[Change], &[Change]), order: Order) -> Result<()> {
         let marker = self.store.project.state_marker();
         let with_marker;
         let batch = if marker.exists() {
@@ -296,13 +301,37 @@ impl LockedStore<'_> {
         };
         self.expect_nothing_newer(batch)?;
         if batch.files.len() > 1 || batch.request.is_some() {
+            fs::change(before, Order::InTurn)?;
             let pending = Pending { schema: SCHEMA, batch: batch.clone() };
             let text = serde_json::to_string(&pending)
                 .map_err(|source| JsonError::Syntax { path: self.store.pending_path(), source })?;
             fs::replace(&self.store.pending_path(), text.as_bytes())?;
             fault::point("state:pending");
+            self.finish(batch)?;
+            return Ok(fs::change(after, Order::InTurn)?);
         }
-        self.finish(batch)
+        let own = self.changes(batch)?;
+        Ok(fs::change(&[before, &own, after].concat(), order)?)
+    }
+
+    /// What is left to do of a batch; what stands in the way of a file is moved aside.
+    fn changes(&self, batch: &Batch) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for (path, text) in &batch.files {
+            let path = self.store.project.root().join(path);
+            match text {
+                None => changes.push(Change::Remove(path)),
+                Some(text)
+                    if fs::read_if_present(&path).is_ok_and(|known| known.as_deref() == Some(text.as_bytes())) => {}
+                Some(text) => {
+                    if path.is_dir() {
+                        fs::make_way(&path, &self.store.project.private_own().join("displaced"))?;
+                    }
+                    changes.push(Change::replace(path, text.clone().into_bytes()));
+                }
+            }
+        }
+        Ok(changes)
     }
 
     /// A row of a newer version is never written over; one that cannot be read at all may be put right.
@@ -318,28 +347,10 @@ impl LockedStore<'_> {
     }
 
     fn finish(&self, batch: &Batch) -> Result<()> {
-        for (path, text) in &batch.files {
-            let path = self.store.project.root().join(path);
-            match text {
-                None => fs::remove(&path)?,
-                Some(text)
-                    if fs::read_if_present(&path).is_ok_and(|known| known.as_deref() == Some(text.as_bytes())) => {}
-                Some(text) => {
-                    if path.is_dir() {
-                        fs::make_way(&path, &self.store.project.private_own().join("displaced"))?;
-                    }
-                    fs::replace(&path, text.as_bytes())?;
-                }
-            }
-        }
-        if let Some(request) = &batch.request {
-            fs::remove(request)?;
-        }
-        let pending = self.store.pending_path();
-        if pending.exists() {
-            fs::remove(&pending)?;
-        }
-        Ok(())
+        let mut changes = self.changes(batch)?;
+        changes.extend(batch.request.clone().map(Change::Remove));
+        changes.push(Change::Remove(self.store.pending_path()));
+        Ok(fs::change(&changes, Order::InTurn)?)
     }
 }
 

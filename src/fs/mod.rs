@@ -1,25 +1,24 @@
 //! The file door: every write of the coordinator goes through here, and every error names its path.
 //!
-//! A file is replaced atomically: temporary file in the same folder, sync, rename, sync of the folder (`fsync(2)`: "calling
-//! `fsync()` does not necessarily ensure that the entry in the directory containing the file has also reached disk").
-//! Never decides what is written where.
+//! What has to survive a power failure is written by [`durable`]; the rest of the door is here. Never decides what is written
+//! where.
 
 #![expect(clippy::disallowed_methods, reason = "this is the door for files")]
 
+mod durable;
+pub mod swap;
+
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+pub use durable::{
+    Change, Order, change, remove, remove_unsynced, replace, replace_private, replace_unsynced, replace_with_mode,
+};
+use durable::{TEMPORARY_END, TEMPORARY_START, sync_folder};
+
 use serde::de::DeserializeOwned;
-
-pub mod swap;
-
-/// How the name of a file begins that is to replace another; six letters and digits and [`TEMPORARY_END`] follow.
-const TEMPORARY_START: &str = ".runner-";
-
-/// How the name of a file ends that is to replace another.
-const TEMPORARY_END: &str = ".tmp";
 
 /// A file operation that failed: what was being done to which path.
 #[derive(Debug, thiserror::Error)]
@@ -147,75 +146,11 @@ pub fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(|e| FileError::new("make the folder", path, e))
 }
 
-/// As [`make_folder`], and the new names are on disk when this returns.
-fn make_durable_folder(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let above = folder_of(path);
-    make_durable_folder(above)?;
-    make_folder(path)?;
-    sync_folder(above)
-}
-
 /// Makes a folder, and its missing parents, that only the user may enter (mode 0700).
 pub fn make_private_folder(path: &Path) -> Result<()> {
     make_folder(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
         .map_err(|e| FileError::new("restrict the folder", path, e))
-}
-
-/// Replaces the file at `path` atomically and durably: missing parents are made, mode 0644 less the umask.
-pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
-    replace_with_mode(path, content, 0o644)
-}
-
-/// As [`replace`], readable by the user only (mode 0600).
-pub fn replace_private(path: &Path, content: &[u8]) -> Result<()> {
-    replace_with_mode(path, content, 0o600)
-}
-
-/// As [`replace`], with the given mode less the umask.
-pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> Result<()> {
-    let fail = |e| FileError::new("write", path, e);
-    let temporary = write_beside(path, content, mode)?;
-    crate::fault::point("replace:written");
-    temporary.as_file().sync_all().map_err(fail)?;
-    temporary.persist(path).map_err(|e| fail(e.error))?;
-    crate::fault::point("replace:renamed");
-    sync_folder(folder_of(path))
-}
-
-/// A temporary file in the folder of `path`, which is made if missing.
-fn write_beside(path: &Path, content: &[u8], mode: u32) -> Result<tempfile::NamedTempFile> {
-    let fail = |e| FileError::new("write", path, e);
-    let folder = folder_of(path);
-    make_durable_folder(folder)?;
-    let mut builder = tempfile::Builder::new();
-    let permissions = std::fs::Permissions::from_mode(mode);
-    builder.prefix(TEMPORARY_START).suffix(TEMPORARY_END).permissions(permissions);
-    let mut temporary = match builder.tempfile_in(folder) {
-        // A session can have closed the folder to its own user.
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            open_folder_up(folder);
-            builder.tempfile_in(folder).map_err(fail)?
-        }
-        other => other.map_err(fail)?,
-    };
-    temporary.write_all(content).map_err(fail)?;
-    Ok(temporary)
-}
-
-/// Removes a file if it is there, and syncs its folder.
-pub fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Ok(()) => {
-            crate::fault::point("remove:unlinked");
-            sync_folder(folder_of(path))
-        }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(FileError::new("remove", path, e)),
-    }
 }
 
 /// Whether a file name is that of a replacement that a killed process left unfinished.
@@ -449,9 +384,4 @@ fn allow_entry(folder: &Path) {
 /// The folder a path lies in.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Makes renames and removals in `folder` durable.
-fn sync_folder(folder: &Path) -> Result<()> {
-    File::open(folder).and_then(|file| file.sync_all()).map_err(|e| FileError::new("sync the folder", folder, e))
 }
