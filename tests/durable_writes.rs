@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 
-use support::Project;
+use support::{Project, has_strace};
 
 /// What matters of one system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,13 +38,7 @@ const UNSYNCED: [&str; 3] = ["/prompt.md", "/report.json", "/planning/"];
 
 /// Runs one session under `strace`; none, with a note, if there is no `strace`.
 fn recorded(project: &Project) -> Option<Trace> {
-    let is_there = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("strace").is_file()));
-    if !is_there {
-        #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
-        {
-            println!("skipped: strace is not installed");
-        }
+    if !has_strace() {
         return None;
     }
     let prefix = project.outside("logs/trace");

@@ -231,8 +231,12 @@ fn a_run_inside_a_session_is_refused() {
     let project = Project::tasks(2);
     project.agent_on(&[(
         "S00-001/claim",
-        "attempt nested \"$RUNNER_BIN\"; attempt dry \"$RUNNER_BIN\" --max-sessions 1; honest",
+        "attempt nested \"$RUNNER_BIN\"; attempt dry \"$RUNNER_BIN\" --max-sessions 1; \
+         attempt demo \"$RUNNER_BIN\" demo \"$NOTES/sample\"; attempt init \"$RUNNER_BIN\" init; honest",
     )]);
     project.run(&[]).complete();
-    assert_eq!((project.note("nested").trim(), project.note("dry").trim()), ("2", "2"));
+    for name in ["nested", "dry", "demo", "init"] {
+        assert_eq!(project.note(name).trim(), "2", "{name}");
+    }
+    assert!(!project.outside("notes/sample").exists(), "nothing is laid down");
 }

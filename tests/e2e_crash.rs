@@ -98,6 +98,69 @@ fn a_second_signal_kills_at_once() {
 }
 
 #[test]
+fn an_index_lock_that_a_killed_runs_session_left_does_not_stop_the_next_start() {
+    let Midway { project, run, mut agent, mut stray, _hold } = midway(": >.git/index.lock");
+    run.kill_with_guardian();
+    assert_eq!(run.wait().signal, Some(9));
+    project.run(&[]).complete();
+    agent.assert_ended();
+    stray.assert_ended();
+    project.assert_clean();
+}
+
+/// A project whose owner's hook does so, with the pipe `hook` to say so on.
+fn with_hook(body: &str) -> (Project, Listener) {
+    let project = Project::builder().stage("S00", 1).config(json!({"git_hooks": "run"})).build();
+    let pipe = project.outside("pipes/hook");
+    project.write(".git/hooks/pre-commit", format!("#!/bin/sh\nexec 9>'{}'\necho up >&9\n{body}\n", pipe.display()));
+    project.chmod(".git/hooks/pre-commit", 0o755);
+    let listener = project.listener("hook");
+    (project, listener)
+}
+
+/// The next start makes the commit that the hook kept from being made, and nothing else is done twice.
+fn carries_on_without_hook(project: &Project, steps: &[&str], commits: usize) {
+    project.remove(".git/hooks/pre-commit");
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), steps);
+    assert_eq!(project.log().len(), commits);
+    project.assert_clean();
+}
+
+#[test]
+fn a_signal_ends_the_hook_that_runs_and_its_commit_stays_pending() {
+    let (project, mut hook) = with_hook("exec sleep 600");
+    let (head, run) = (project.head(), project.spawn(&[]));
+    hook.wait();
+    run.signal(Signal::INT);
+    let result = run.wait().stopped(128 + 2, "interrupted");
+    hook.assert_ended();
+    assert_says(result["commit_error"].as_str().unwrap_or_default(), &["pre-commit", "SIGINT arrived", "next start"]);
+    assert_eq!(project.head(), head);
+    assert_eq!(project.status_of("S00-001"), "review", "the submit stands");
+    carries_on_without_hook(&project, &["S00-001/claim", "S00-001/review"], 3);
+}
+
+#[test]
+fn the_second_signal_kills_the_hook_that_runs_at_once() {
+    let (project, mut hook) = with_hook("trap '' TERM; while :; do sleep 600; done");
+    let mut working = project.listener("working");
+    let _hold = project.gate("hold");
+    project.agent_on(&[("*/claim", "if seen first; then honest; else work; tell working; hold hold; fi")]);
+    let (head, run) = (project.head(), project.spawn(&[]));
+    working.wait();
+    run.signal(Signal::TERM);
+    // The interrupted session's checkpoint.
+    hook.wait();
+    run.signal(Signal::INT);
+    let result = run.wait().stopped(128 + 15, "interrupted");
+    hook.assert_ended();
+    assert_says(result["commit_error"].as_str().unwrap_or_default(), &["SIGINT arrived"]);
+    assert_eq!(project.head(), head);
+    carries_on_without_hook(&project, &["S00-001/claim", "S00-001/claim", "S00-001/review"], 4);
+}
+
+#[test]
 fn a_submit_before_the_interrupt_counts() {
     let project = Project::new();
     let _hold = project.gate("hold");
@@ -115,11 +178,11 @@ fn a_submit_before_the_interrupt_counts() {
 #[test]
 fn an_interrupt_of_the_last_allowed_session_is_still_an_interrupt() {
     let project = Project::new();
-    let _hold = project.gate("hold");
-    let mut ready = project.listener("working");
-    project.agent_on(&[("*/claim", "if seen first; then honest; else tell working; hold hold; fi")]);
-    let run = project.spawn(&["--max-sessions", "1"]);
-    ready.wait();
+    let (run, _hold) = project.spawn_held(
+        "hold",
+        &["--max-sessions", "1"],
+        &[("*/claim", "if seen first; then honest; else tell working; hold hold; fi")],
+    );
     run.signal(Signal::TERM);
     run.wait().stopped(128 + 15, "interrupted");
     project.run(&[]).complete();
@@ -128,11 +191,11 @@ fn an_interrupt_of_the_last_allowed_session_is_still_an_interrupt() {
 #[test]
 fn an_interrupted_review_leaves_the_task_under_review() {
     let project = Project::new();
-    let _hold = project.gate("hold");
-    let mut ready = project.listener("working");
-    project.agent_on(&[("*/review", "if seen review; then approve; else tell working; hold hold; fi")]);
-    let run = project.spawn(&[]);
-    ready.wait();
+    let (run, _hold) = project.spawn_held(
+        "hold",
+        &[],
+        &[("*/review", "if seen review; then approve; else tell working; hold hold; fi")],
+    );
     run.signal(Signal::INT);
     run.wait().stopped(130, "interrupted");
     assert_eq!(project.status_of("S00-001"), "review");

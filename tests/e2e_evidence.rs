@@ -106,11 +106,11 @@ fn a_violation_is_a_failure_of_judgement() {
 #[test]
 fn the_record_of_a_killed_run_is_closed_by_the_next_start_and_its_temporary_folder_removed() {
     let project = Project::new();
-    let _hold = project.gate("hold");
-    let mut working = project.listener("working");
-    project.agent_on(&[("*/claim", "if seen first; then honest; else : >\"$TMPDIR/x\"; tell working; hold hold; fi")]);
-    let run = project.spawn(&[]);
-    working.wait();
+    let (run, _hold) = project.spawn_held(
+        "hold",
+        &[],
+        &[("*/claim", "if seen first; then honest; else : >\"$TMPDIR/x\"; tell working; hold hold; fi")],
+    );
     let agent = project.sessions()[0].agent.clone();
     let before = project.run_json(&agent);
     assert_eq!(before["status"], "running");

@@ -153,3 +153,59 @@ fn refs_that_git_packs_by_itself_are_no_tampering() {
     project.run(&[]).complete();
     project.assert_clean();
 }
+
+/// What a session can close to its own user; root is not kept out by any of it.
+const CLOSED: [&str; 19] = [
+    "echo x >docs/new; chmod 000 docs/new",
+    "mkdir docs/shut; echo x >docs/shut/x; chmod 000 docs/shut",
+    "chmod 000 docs",
+    "chmod 000 docs/a.md",
+    "echo x >src/S00-001/new; chmod 000 src/S00-001/new",
+    "mkdir src/S00-001/shut; echo x >src/S00-001/shut/x; chmod 000 src/S00-001/shut",
+    "chmod 000 src",
+    "chmod 000 state/runs",
+    "chmod 000 state",
+    "chmod 555 state",
+    "chmod 000 state/tasks",
+    "chmod 555 state/tasks/S00",
+    "chmod 000 state/tasks/S00",
+    "chmod 000 planning",
+    "chmod 000 .git",
+    "chmod 555 .git",
+    "chmod 555 .git/refs/heads",
+    "chmod 000 .git/objects",
+    "chmod 555 .",
+];
+
+#[track_caller]
+fn strands_no_task(on_violation: &str, closing: &[&str]) {
+    for close in closing {
+        let project = setting_aside(2);
+        project.config(&json!({"on_violation": on_violation}));
+        project.agent_on(&[("S00-001/claim", &format!("work; submit; {close}"))]);
+        let finished = project.run(&[]);
+        assert!(matches!(finished.code, Some(0 | 2 | 3)), "{close}: {finished}");
+        assert_eq!(
+            finished.json()["launched"].as_u64().map(|launched| launched > 0),
+            Some(true),
+            "{close}: {finished}"
+        );
+        assert!(project.row("S00-001")["claim"].is_null(), "{close} leaves a claim: {finished}");
+        let recovered = project.run(&["recover", "--yes"]);
+        assert_eq!(recovered.code, Some(0), "{close}: {recovered}");
+        let again = project.run(&[]);
+        assert!(matches!(again.code, Some(0 | 3)), "{close}: {again}");
+        project.assert_clean();
+    }
+}
+
+#[test]
+fn what_a_session_closes_to_its_own_user_strands_no_task() {
+    strands_no_task("stop", &CLOSED);
+}
+
+#[test]
+fn what_a_session_closes_to_its_own_user_is_set_aside_and_strands_no_task() {
+    // What lies in the work tree; the rest is none of this setting's.
+    strands_no_task(SET_ASIDE, &CLOSED[..7]);
+}

@@ -8,11 +8,7 @@ use support::{Gate, Project, Running, Signal, assert_same, assert_says};
 /// A project whose only executor runs until the gate is opened.
 fn held(before: &str) -> (Project, Running, Gate) {
     let project = Project::new();
-    let go = project.gate("go");
-    let mut ready = project.listener("working");
-    project.agent_on(&[("*/claim", &format!("{before}\ntell working; hold go; honest"))]);
-    let run = project.spawn(&[]);
-    ready.wait();
+    let (run, go) = project.spawn_held("go", &[], &[("*/claim", &format!("{before}\ntell working; hold go; honest"))]);
     (project, run, go)
 }
 

@@ -109,9 +109,10 @@ fn an_input_that_is_not_utf8_is_named() {
 }
 
 #[test]
-fn an_input_that_is_absent_is_named_as_absent_in_the_prompt() {
+fn an_input_that_is_absent_or_a_folder_is_named_as_such_in_the_prompt() {
     let project = Project::builder()
         .stage("S00", 1)
+        .file("docs/page.md", "page\n")
         .card("S00-001", json!({"inputs": ["docs/not-there.md (made later)", "docs"]}))
         .build();
     project.agent_on(&[("*/claim", "cat >\"$NOTES/prompt\"; honest")]);
@@ -123,4 +124,5 @@ fn an_input_that_is_absent_is_named_as_absent_in_the_prompt() {
             && ["absent", "missing", "not exist", "not there yet", "no such"].iter().any(|word| line.contains(word))
     });
     assert!(said, "{prompt}");
+    assert!(prompt.lines().any(|line| line.contains("docs is a folder")), "{prompt}");
 }

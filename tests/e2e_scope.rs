@@ -1,9 +1,11 @@
 //! What a session may change in the tree, and that everything else is seen.
 
+#![expect(clippy::disallowed_methods, reason = "the test makes a sparse file and reads a trace outside the project")]
+
 mod support;
 
 use serde_json::json;
-use support::{Project, assert_says, assert_says_one};
+use support::{Project, assert_says, assert_says_one, has_strace};
 
 /// A project with files outside every scope.
 fn with_surroundings() -> Project {
@@ -287,4 +289,77 @@ fn a_file_that_cannot_be_read_strands_no_task() {
     assert!(matches!(finished.code, Some(2 | 3)), "{finished}");
     assert_says(&project.waits("S00-001"), &["lib/secret"]);
     assert_ne!(project.status_of("S00-001"), "in_progress");
+}
+
+/// Files below more folders than any walk enters.
+const DEEP: &str =
+    "p=src/$RUNNER_TASK_ID; for i in $(seq 260); do p=$p/d; done; mkdir -p $p; echo x >$p/f; work; submit";
+
+#[test]
+fn work_below_too_many_folders_is_refused_by_name_since_no_commit_could_hold_it() {
+    let project = Project::tasks(2);
+    project.agent_on(&[("S00-001/claim", DEEP)]);
+    let result = project.run(&[]).stopped(2, "git_error");
+    assert_says(result["commit_error"].as_str().unwrap_or_default(), &["src/S00-001/d/d", "too many folders deep"]);
+    assert_says(&project.waits("S00-001"), &["too many folders deep"]);
+    project.refuses(&[], &["not clean", "src/S00-001/d/d"]);
+    assert_eq!(project.run(&["recover", "--yes"]).code, Some(0));
+    project.run(&[]).stopped(3, "needs_input");
+    project.assert_clean();
+}
+
+/// Where memory for a whole large file is not to be had.
+const LITTLE_MEMORY: [&str; 4] = ["sh", "-c", "ulimit -v 1500000; exec \"$@\"", "sh"];
+
+#[test]
+fn a_huge_sparse_file_in_scope_is_refused_by_name_and_never_read_into_memory() {
+    let project = Project::builder().stage("S00", 1).config(json!({"on_violation": "set_aside"})).build();
+    project.agent_on(&[("*/claim", "work; truncate -s 30G src/S00-001/huge; submit")]);
+    project.spawn_under(&LITTLE_MEMORY, &[], &[]).wait().stopped(3, "needs_input");
+    assert_says(&project.waits("S00-001"), &["src/S00-001/huge", "256 MiB"]);
+    project.assert_clean();
+}
+
+#[test]
+fn a_huge_sparse_file_that_was_there_is_named_at_the_start() {
+    let project = Project::new();
+    let huge = std::fs::File::create(project.path("huge")).expect("a file can be made");
+    huge.set_len(30 << 30).expect("a file can be sparse");
+    let finished = project.spawn_under(&LITTLE_MEMORY, &[], &[]).wait();
+    assert_says(&finished.refused(), &["not clean", "huge"]);
+}
+
+/// Runs a plan to its end while the system denies one watched file, as if somebody outside had removed it meanwhile.
+#[cfg(target_os = "linux")]
+fn vanishes(denied: &[&str]) -> Option<String> {
+    if !has_strace() {
+        return None;
+    }
+    let project = Project::builder().stage("S00", 1).ignore("out/\n").config(json!({"watch": ["out/"]})).build();
+    project.write("out/fleeting", "here and gone\n");
+    let trace = project.outside("logs/vanished");
+    let trace = trace.to_str().expect("the sandbox has a plain path");
+    let wrapper = ["strace", "-f", "-o", trace, "-P", "fleeting", "-P", "out/fleeting", "-e", "signal=none"];
+    let finished = project.spawn_under(&[&wrapper[..], denied].concat(), &[], &[]).wait();
+    finished.complete();
+    let trace = std::fs::read_to_string(trace).expect("a trace is text");
+    assert!(trace.contains("(INJECTED)"), "it was there: {trace}");
+    project.assert_clean();
+    Some(finished.stderr)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_vanishes_after_it_was_listed_is_absent_and_strands_no_task() {
+    vanishes(&["-e", "inject=newfstatat,fstatat64,statx:error=ENOENT"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_vanishes_before_it_is_read_is_told_and_strands_no_task() {
+    let said =
+        vanishes(&["-e", "inject=openat:error=ENOENT", "-e", "inject=newfstatat,fstatat64,statx:error=ENOENT:when=2+"]);
+    if let Some(said) = said {
+        assert_says(&said, &["out/fleeting", "vanished"]);
+    }
 }

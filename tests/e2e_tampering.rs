@@ -250,3 +250,45 @@ fn the_secret_is_nowhere_on_disk() {
         assert!(!listing.values().any(|content| content.contains(token)), "a session's secret was written down");
     }
 }
+
+/// A project whose remote has a branch that was never fetched.
+fn with_remote() -> Project {
+    let project = Project::new();
+    let remote = project.outside("remote.git").display().to_string();
+    project.git(&["clone", "-q", "--bare", ".", &remote]);
+    project.git(&["remote", "add", "origin", &remote]);
+    project
+}
+
+#[test]
+fn a_session_that_fetches_is_honest_and_what_it_fetched_is_told() {
+    let project = with_remote();
+    project.agent_on(&[("*/claim", "git fetch -q origin; git pack-refs --all; work; submit")]);
+    project.run(&[]).complete();
+    assert_says(&project.records()[0]["findings"].to_string(), &["refs/remotes/origin/main"]);
+    assert_eq!(
+        project.git(&["rev-parse", "origin/main~0"]),
+        project.git(&["rev-parse", "main~2"]),
+        "it is not put back"
+    );
+    project.assert_clean();
+}
+
+#[test]
+fn a_session_that_fetches_and_makes_a_branch_is_blamed_for_the_branch_alone() {
+    let project = with_remote();
+    project.agent_on(&[("*/claim", "git fetch -q origin; git branch mine; work; submit")]);
+    project.run(&[]).stopped(3, "needs_input");
+    let why = project.waits("S00-001");
+    assert_says(&why, &["refs/heads/mine"]);
+    assert!(!why.contains("refs/remotes"), "{why}");
+}
+
+#[test]
+fn a_broken_remote_tracking_ref_stops_no_session() {
+    let project = Project::tasks(2);
+    let break_it = "mkdir -p .git/refs/remotes/origin; echo nonsense >.git/refs/remotes/origin/main; work; submit";
+    project.agent_on(&[("S00-001/claim", break_it)]);
+    project.run(&[]).complete();
+    assert_eq!(project.status(), "");
+}

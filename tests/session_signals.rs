@@ -105,6 +105,23 @@ fn after_a_signal_no_session_starts_but_a_tool_still_does() {
 }
 
 #[test]
+fn signals_are_told_in_the_order_in_which_they_came() {
+    let _alone = alone();
+    for (first, second) in [(Signal::HUP, Signal::INT), (Signal::INT, Signal::HUP), (Signal::TERM, Signal::INT)] {
+        let signals = Signals::install().unwrap();
+        for signal in [first, second] {
+            // To this very thread, so that it has arrived when the call returns.
+            #[expect(unsafe_code, reason = "a signal to one thread, which has a handler for it")]
+            // SAFETY: the handler only notes it.
+            unsafe {
+                libc::raise(signal.as_raw());
+            }
+        }
+        assert_eq!((signals.first(), signals.count()), (Some(first.as_raw()), 2));
+    }
+}
+
+#[test]
 fn a_session_is_cancelled_while_it_waits_for_its_turn() {
     let _alone = alone();
     let (first, second) = (Sandbox::new(), Sandbox::new());

@@ -9,7 +9,7 @@ use crate::coordinator::failure::Failure;
 use crate::coordinator::prepare::Host;
 use crate::{fs, report, sample};
 
-use super::{Place, run};
+use super::{Place, host, run};
 
 /// Where to lay the sample down.
 #[derive(Debug, Args)]
@@ -20,6 +20,9 @@ pub(super) struct DemoArgs {
 
 /// Lays the sample down and runs it.
 pub(super) fn run(args: &DemoArgs, from: &Host) -> Result<u8, Failure> {
+    if host::is_in_session(from) {
+        return Err(Failure::Nested);
+    }
     let dir = match &args.dir {
         Some(dir) => dir.clone(),
         None => fs::temporary_folder(&from.temporary)?.keep(),

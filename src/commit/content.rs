@@ -90,6 +90,13 @@ impl<'a> Looker<'a> {
         if !metadata.is_file() {
             return Err(CommitError::SpecialFile { path: path.clone() });
         }
+        if metadata.len() > fs::LARGEST_READ {
+            if !self.repository.needs_program(path)? {
+                return Err(CommitError::TooLarge { path: path.clone() });
+            }
+            // A filter's program reads the file itself.
+            return Ok(Some(Found { mode: self.mode(path, &metadata), bytes: Vec::new(), metadata }));
+        }
         let Some(bytes) = fs::read_if_present(&full)? else { return Ok(None) };
         Ok(Some(Found { mode: self.mode(path, &metadata), bytes, metadata }))
     }

@@ -37,7 +37,7 @@ pub use git::{Repository, Surroundings};
 pub use land::{Blob, Content, Landing};
 pub use message::{AgentMessage, MAX_MESSAGE, MAX_SUBJECT, MIN_SUBJECT, MessageFault, parse, parse_bytes};
 pub use patch::Patch;
-pub use program::{Call, Program, ProgramOutput};
+pub use program::{Call, Program, ProgramOutput, REDIRECTS};
 pub use refusal::{CommitError, GitError, LockFile, Refusal};
 pub use upkeep::{Unkeepable, found};
 

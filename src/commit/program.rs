@@ -57,8 +57,8 @@ const PINNED: [&str; 7] = [
     "maintenance.auto=false",
 ];
 
-/// Variables that would point git at another repository, or let something wait for a person.
-const REMOVED: [&str; 14] = [
+/// Variables that point git at a repository (`git(1)`, "Environment Variables"): what is started from a hook or an alias has them.
+pub const REDIRECTS: [&str; 8] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_COMMON_DIR",
@@ -67,13 +67,10 @@ const REMOVED: [&str; 14] = [
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_NAMESPACE",
     "GIT_PREFIX",
-    "GIT_ASKPASS",
-    "SSH_ASKPASS",
-    "GPG_TTY",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "GIT_EXTERNAL_DIFF",
 ];
+
+/// Variables that would let something wait for a person, or run something of theirs.
+const ASKING: [&str; 6] = ["GIT_ASKPASS", "SSH_ASKPASS", "GPG_TTY", "DISPLAY", "WAYLAND_DISPLAY", "GIT_EXTERNAL_DIFF"];
 
 /// Variables every program gets.
 const SET: [(&str, &str); 7] = [
@@ -90,7 +87,7 @@ const SET: [(&str, &str); 7] = [
 pub(super) fn environment(base: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
     let mut env: BTreeMap<OsString, OsString> = base
         .iter()
-        .filter(|(name, _)| !REMOVED.iter().any(|removed| name.as_os_str() == *removed))
+        .filter(|(name, _)| !REDIRECTS.iter().chain(&ASKING).any(|removed| name.as_os_str() == *removed))
         .map(clone)
         .collect();
     env.extend(SET.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));

@@ -2,6 +2,7 @@
 //!
 //! Only reads; the work tree is compared by content where git's own stat data leaves a doubt.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 
 use git2::{Delta, DiffOptions, IndexEntryExtendedFlag, StatusOptions, StatusShow};
@@ -68,7 +69,9 @@ impl Repository {
                 continue;
             }
             let found = match looker.look(path) {
-                Err(CommitError::File(error)) => return Err(error.into()),
+                Err(CommitError::File(error)) if error.kind() != ErrorKind::PermissionDenied => {
+                    return Err(error.into());
+                }
                 Err(_) => {
                     // What git cannot keep at all certainly differs from what it has.
                     modified.push(path.clone());

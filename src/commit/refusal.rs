@@ -223,6 +223,16 @@ pub enum CommitError {
         /// The path.
         path: RelPath,
     },
+    /// A file that is too large for a commit.
+    #[error(
+        "{path} is larger than {} MiB, the most that is committed without a filter such as git-lfs; remove it, or have git \
+         ignore it",
+        crate::fs::LARGEST_READ >> 20
+    )]
+    TooLarge {
+        /// The path.
+        path: RelPath,
+    },
     /// A path that git does not allow.
     #[error("git cannot keep the path {path}; rename it")]
     BadPath {

@@ -1,8 +1,9 @@
-//! Git's lock files that a killed coordinator left: told apart from those of other git commands, and removed.
+//! Git's lock files that a killed coordinator or a session's killed git left: told apart from those of other git commands, and
+//! removed.
 //!
-//! Owns the proof. A lock file says nothing about who made it, so all of these must hold: a commit of ours was under way, the
-//! file is no older than the record of that commit, nobody has it open, and no git command works in this tree. The caller
-//! holds the run lock, so no other coordinator is at work.
+//! Owns the proof. A lock file says nothing about who made it, so all of these must hold: a commit of ours or a session was
+//! under way, the file is no older than the record of that, nobody has it open, and no git command works in this tree. The
+//! caller holds the run lock, so no other coordinator is at work.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +15,7 @@ use super::git::Repository;
 use crate::fs;
 
 impl Repository {
-    /// Removes the lock files on index and branch that the commit recorded at `record` left when it was killed.
+    /// Removes the lock files on index and branch that the commit or the session recorded at `record` left when it was killed.
     pub fn clear_own_locks(&self, record: &Path) -> Result<Vec<PathBuf>, CommitError> {
         let Ok(record) = record.symlink_metadata() else { return Ok(Vec::new()) };
         let branch = self.branch()?;

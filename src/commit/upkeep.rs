@@ -1,10 +1,11 @@
 //! What else is done to a repository: founding one, keeping a commit under a name, bringing files back to HEAD.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use git2::build::CheckoutBuilder;
-use git2::{IndexAddOption, RepositoryInitOptions};
+use git2::{IndexAddOption, ObjectType, RepositoryInitOptions, Tree, TreeWalkMode, TreeWalkResult};
 
 use super::check::Head;
 use super::content::Looker;
@@ -33,6 +34,28 @@ pub fn found(root: &Path, message: &str) -> Result<CommitId, GitError> {
     let signature = git.signature().map_err(fail())?;
     let commit = git.commit(Some("HEAD"), &signature, &signature, &format!("{message}\n"), &tree, &[]);
     commit.map(CommitId::from).map_err(fail())
+}
+
+/// A path and, where HEAD has a folder, everything it has in it.
+fn with_inside(git: &git2::Repository, tree: &Tree<'_>, path: &RelPath) -> Vec<RelPath> {
+    let mut all = vec![path.clone()];
+    let entry = tree.get_path(path.as_path()).ok();
+    let Some(folder) = entry.and_then(|entry| entry.to_object(git).ok()?.into_tree().ok()) else { return all };
+    let walked = folder.walk(TreeWalkMode::PreOrder, |above, entry| {
+        if entry.kind() == Some(ObjectType::Blob) {
+            all.push(RelPath::new([path.as_bytes(), b"/", above.as_bytes(), entry.name_bytes()].concat()));
+        }
+        TreeWalkResult::Ok
+    });
+    // A tree that cannot be read to its end fails the checkout too, which says so.
+    drop(walked);
+    all
+}
+
+/// The error and what the system said about it.
+fn with_cause(error: &CommitError) -> String {
+    let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
+    format!("{error}{cause}")
 }
 
 /// A path that no commit can hold.
@@ -110,9 +133,10 @@ impl Repository {
         checkout.force().disable_pathspec_match(true).disable_filters(false);
         let mut wanted = false;
         let mut filtered = Vec::new();
-        let mut paths = paths.to_vec();
+        let mut paths: Vec<RelPath> = paths.iter().flat_map(|path| with_inside(&self.git, &tree, path)).collect();
         // A link in the place of a folder goes before what HEAD has inside the folder.
         paths.sort();
+        paths.dedup();
         for path in &paths {
             let file = path.under(&self.root);
             if fs::is_behind_link(&file, &self.root) {
@@ -164,10 +188,14 @@ impl Repository {
             let (repository, in_submodule) = match &error {
                 CommitError::NestedRepository { repository, .. } => (Some(repository.child(b".git")), false),
                 CommitError::Submodule { .. } => (None, true),
-                CommitError::SpecialFile { .. } | CommitError::BadPath { .. } => (None, false),
+                CommitError::File(error) if error.kind() == ErrorKind::PermissionDenied => (None, false),
+                CommitError::SpecialFile { .. } | CommitError::TooLarge { .. } | CommitError::BadPath { .. } => {
+                    (None, false)
+                }
                 _ => return None,
             };
-            Some(Unkeepable { path: path.clone(), repository, in_submodule, why: error.to_string() })
+            let why = with_cause(&error);
+            Some(Unkeepable { path: path.clone(), repository, in_submodule, why })
         };
         paths.iter().filter_map(refused).collect()
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::commit::{CommitId, Unkeepable};
+use crate::commit::{CommitId, Repository, Unkeepable};
 use crate::fs;
 use crate::ids::TaskId;
 use crate::plan::TaskCard;
@@ -106,11 +106,9 @@ pub(super) fn examine(
 ) -> Result<Aftermath, Failure> {
     let explained = explain(run, locked, held);
     let ignored = |path: &RelPath| ground.snapshot.is_ignored(path);
-    // Git packs refs by itself (`git gc`): as long as each points where it did, where they are stored is nobody's business.
-    let same_refs = run.git.as_ref().is_some_and(|git| git.refs().is_ok_and(|refs| refs == ground.refs));
-    let allowed = |guarded: &GuardedPath| {
-        explained.allows(guarded) || leaves(held, guarded, &ignored) || (same_refs && stores_refs(guarded))
-    };
+    let refs = Refs::since(run, ground);
+    let allowed =
+        |guarded: &GuardedPath| explained.allows(guarded) || leaves(held, guarded, &ignored) || refs.allow(guarded);
     let found = run.guard.tampering_since(&ground.guarded, &allowed)?;
     let tree = tree_look::examine(run, held, ground)?;
     let head_moved = keep_moved_head(run, held, ground)? || tree.head_moved;
@@ -131,7 +129,7 @@ pub(super) fn examine(
         tampering.push(path);
     }
     let changes = if tree.is_lost { Changes::default() } else { run.snapshotter.changes_since(&ground.snapshot)? };
-    let findings = changes.findings.iter().map(ToString::to_string).collect();
+    let findings = changes.findings.iter().map(ToString::to_string).chain(refs.finding()).collect();
     let scope = if held.row.claim.as_ref().is_some_and(|claim| claim.scope.is_empty()) {
         Scope::nothing()
     } else {
@@ -191,10 +189,43 @@ fn strayed(run: &Run<'_>, changes: &Changes, scope: &Scope) -> Strayed {
     Strayed { places, reasons, in_submodule }
 }
 
-/// Whether this is where git stores its refs, loose or packed.
-fn stores_refs(guarded: &GuardedPath) -> bool {
-    let path = &guarded.path;
-    guarded.area != Area::Root && (path.is_in("refs") || path.is_in("packed-refs") || path.is_in("info/refs"))
+/// What became of git's refs.
+struct Refs {
+    /// Whether all of them can be read: one that is broken stops every later session.
+    are_sound: bool,
+    /// Whether each ref of this repository's own points where it did.
+    own_are_same: bool,
+    /// Remote-tracking refs that point somewhere else: `git fetch` moves them, and they say nothing about the work.
+    fetched: Vec<String>,
+}
+
+impl Refs {
+    fn since(run: &Run<'_>, ground: &Ground) -> Self {
+        let Some(Ok(now)) = run.git.as_ref().map(Repository::refs) else {
+            return Self { are_sound: false, own_are_same: false, fetched: Vec::new() };
+        };
+        let names: BTreeSet<_> = ground.refs.keys().chain(now.keys()).collect();
+        let moved = names.into_iter().filter(|name| ground.refs.get(*name) != now.get(*name));
+        let (fetched, own): (Vec<_>, Vec<_>) = moved.partition(|name| name.starts_with(b"refs/remotes/"));
+        let fetched = fetched.into_iter().map(|name| RelPath::new(name.clone()).to_string()).collect();
+        Self { are_sound: true, own_are_same: own.is_empty(), fetched }
+    }
+
+    /// Git packs refs by itself (`git gc`): as long as each points where it did, where they are stored is nobody's business.
+    fn allow(&self, guarded: &GuardedPath) -> bool {
+        let path = &guarded.path;
+        let stores = ["refs", "packed-refs", "info/refs"].iter().any(|place| path.is_in(place));
+        let may_move = path.is_in("refs/remotes") || (self.own_are_same && stores);
+        guarded.area != Area::Root && self.are_sound && may_move
+    }
+
+    fn finding(&self) -> Option<String> {
+        const NAMED: usize = 5;
+        let named = self.fetched.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = self.fetched.len().checked_sub(NAMED).filter(|more| *more > 0);
+        let more = more.map_or_else(String::new, |more| format!(" and {more} more"));
+        (!named.is_empty()).then(|| format!("the session fetched from another repository: {named}{more} moved"))
+    }
 }
 
 /// Whether git neither has the file nor wants it: watched, but never committed.

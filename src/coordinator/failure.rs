@@ -182,6 +182,11 @@ impl Failure {
         }
     }
 
+    /// Whether the `git` program or a hook could not be run, or did not succeed.
+    pub(super) fn is_of_program(&self) -> bool {
+        matches!(self, Self::Commit(CommitError::Program { .. }) | Self::Repository(GitRefusal::NoProgram { .. }))
+    }
+
     /// The error and its causes on one line.
     pub fn reason(&self) -> String {
         let mut text = self.to_string();

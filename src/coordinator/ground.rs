@@ -8,7 +8,7 @@ use crate::observe::Event;
 use crate::plan::views;
 use crate::relpath::RelPath;
 use crate::tracker::ready::Board;
-use crate::workspace::{Change, ChangeKind, Guarded, Snapshot};
+use crate::workspace::{Change, ChangeKind, FindingKind, Guarded, Snapshot};
 
 use super::Run;
 use super::failure::Failure;
@@ -34,13 +34,13 @@ pub(super) fn check(run: &mut Run<'_>, guarded: Guarded) -> Result<Ground, Failu
         None => None,
     };
     let snapshot = look(run)?;
-    if run.tally.launched == 0 {
-        for finding in snapshot.findings() {
-            (run.observe)(&Event::Warning { text: format!("{finding}; what lies there cannot be watched") });
-        }
-    }
     let files = dirty(run, &snapshot)?;
     if files.is_empty() {
+        if run.tally.launched == 0 {
+            for finding in snapshot.findings() {
+                (run.observe)(&Event::Warning { text: format!("{finding}; what lies there cannot be watched") });
+            }
+        }
         let refs = run.git.as_ref().map(Repository::refs).transpose()?.unwrap_or_default();
         let tree = run.site.tree.as_mut().map(|tree| tree.guard.take()).transpose()?;
         return Ok(Ground { head, snapshot, refs, guarded, tree });
@@ -71,6 +71,13 @@ pub(super) fn dirty(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<Vec<RelPat
 /// The same for a repository and a board, whoever looks.
 pub(super) fn dirty_in(git: &mut Repository, board: &Board, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
     let mut files = dirty_in_tree(git, snapshot)?;
+    // Git knows what lies there, and nobody can tell whether it is as in HEAD.
+    let unknown = snapshot.findings().iter().filter(|finding| match finding.kind {
+        FindingKind::TooDeep => true,
+        FindingKind::Unreadable => snapshot.holds_tracked(&finding.path),
+        _ => false,
+    });
+    files.extend(unknown.map(|finding| finding.path.clone()));
     files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));
     files.extend(dirty_in_plan(git, board)?);
     files.sort();

@@ -106,6 +106,10 @@ pub fn run(opening: &start::Opening<'_>) -> Result<RunResult, Failure> {
         start::Opened::Ours(lock, run) => (lock, run),
     };
     let end = drive(&mut run);
+    let end = match run.signals.first() {
+        Some(signal) if is_by_signal(&end) => Ok(LoopEnd::Interrupted(signal)),
+        _ => end,
+    };
     records::retain(&run);
     let result = match end {
         Ok(end) => summary::of(&run, end),
@@ -114,6 +118,14 @@ pub fn run(opening: &start::Opening<'_>) -> Result<RunResult, Failure> {
     };
     drop(lock);
     Ok(result)
+}
+
+/// Whether a signal that arrived explains this end: it also ends the hook or the `git` program that runs.
+fn is_by_signal(end: &Result<LoopEnd, Failure>) -> bool {
+    match end {
+        Ok(end) => *end == LoopEnd::CommitFailed,
+        Err(failure) => failure.is_of_program(),
+    }
 }
 
 /// The loop itself.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::commit::REDIRECTS;
 use crate::config::{Config, Placeholders, expand, find_executable};
 use crate::ids::AgentId;
 use crate::observe::SessionName;
@@ -83,18 +84,6 @@ pub fn command(
     let program = find_executable(&argv[0], workspace, host.variable("PATH"))?;
     Ok(Command { argv, program })
 }
-
-/// Variables that point git at a repository (`git(1)`, "Environment Variables").
-const REDIRECTS: [&str; 8] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_COMMON_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-];
 
 /// The whole environment of a session's process: the coordinator's by the configured rules, then what the contract sets.
 pub fn environment(

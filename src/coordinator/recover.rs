@@ -275,7 +275,7 @@ pub struct Aside {
 
 /// Lists everything outside `state/` that differs from HEAD and, if `act`, moves it into a folder below `state/runs/`.
 pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, Failure> {
-    let (_lock, mut run) = match start::open(opening)? {
+    let (_lock, mut run) = match start::open_to_recover(opening)? {
         start::Opened::Busy(result) => return Err(Failure::RunIsOn { holder: result.holder.unwrap_or_default() }),
         start::Opened::Ours(lock, run) => (lock, run),
     };

@@ -23,7 +23,7 @@ use super::leasing::{self, Granted};
 use super::opening::{self, Opening};
 use super::prepare::{self, Command};
 use super::settle::{self, Settlement};
-use super::{Run, aside, records, tree_look};
+use super::{Run, aside, memo, records, tree_look};
 use crate::config::{Config, OnViolation, Output};
 use crate::workspace::{Area, Guarded, GuardedPath};
 
@@ -35,6 +35,21 @@ const LEAD: usize = 8000;
 
 /// How long the coordinator waits for the state lock before it ends a session; a pending record makes killing safe.
 const HOLD: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Folders of the root that the coordinator writes after a session, those above first.
+const OURS: [&str; 8] = [
+    "planning",
+    "planning/tasks",
+    "planning/stages",
+    "state/tasks",
+    "state/handoffs",
+    "state/evidence",
+    "state/issues",
+    "state/commit_messages",
+];
+
+/// The same of git's own folders.
+const GITS: [&str; 7] = ["", "objects", "objects/pack", "refs", "refs/heads", "logs", "runner"];
 
 /// A session that is over, settled and recorded.
 pub(super) struct Settled {
@@ -218,20 +233,14 @@ fn conclude(
     let mut aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
     aftermath.tampering.extend(displaced);
     let after = run.guard.last();
+    aftermath.findings.extend(clear_left_lock(run, &over)?);
     unstage(run, &mut record.teardown)?;
     let verdict = judge(run, &held, (&aftermath, &over, &folder));
     if let Over::Ran(result) = &over {
         record.execution = Some((**result).clone());
     }
     let mut kept = aftermath.kept.clone();
-    let sets_aside = run.config.on_violation == OnViolation::SetAside && !aftermath.in_submodule;
-    // A contaminated work tree is kept as a whole, and nothing of it is in the next session's way.
-    let keeps_tree_clean = run.has_worktrees() || sets_aside;
-    let displaced = aftermath.displaced();
-    if !run.has_worktrees() && keeps_tree_clean && !displaced.is_empty() {
-        kept.extend(aside::move_out(run, &displaced, &folder.join("kept"))?.into_lines());
-    }
-    let blocked_commit = aftermath.no_commit_reason().filter(|_| !keeps_tree_clean);
+    let blocked_commit = clear_tree(run, &aftermath, (&folder, &mut kept));
     let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
     let (checkpoint, intent) = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
     let own_path = row_path(&held.card.stage, &held.card.id);
@@ -262,11 +271,52 @@ fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
         }
         fs::open_folder_up(place);
     }
-    for place in ["planning", "planning/tasks", "state/tasks", "state/handoffs"] {
+    for place in OURS {
         fs::open_folder_up(&root.join(place));
+    }
+    for stage in run.plan.stages() {
+        fs::open_folder_up(&root.join("state/tasks").join(stage.id.as_str()));
+    }
+    for git in run.project.git().into_iter().flat_map(|git| [&git.own, &git.common]) {
+        for place in GITS {
+            fs::open_folder_up(&git.join(place));
+        }
     }
     fs::make_private_folder(folder)?;
     Ok(displaced)
+}
+
+/// Moves out of the tree what has to leave it, if the configuration says so; gives the reason why no commit can be made.
+fn clear_tree(run: &mut Run<'_>, aftermath: &Aftermath, (folder, kept): (&Path, &mut Vec<String>)) -> Option<String> {
+    // A contaminated work tree is kept as a whole, and nothing of it is in the next session's way.
+    let reason = aftermath.no_commit_reason().filter(|_| !run.has_worktrees())?;
+    if run.config.on_violation != OnViolation::SetAside || aftermath.in_submodule {
+        return Some(reason);
+    }
+    let displaced = aftermath.displaced();
+    if displaced.is_empty() {
+        return None;
+    }
+    match aside::move_out(run, &displaced, &folder.join("kept")) {
+        Ok(moved) => {
+            kept.extend(moved.into_lines());
+            None
+        }
+        // The session is settled all the same: a claim that stays would have to be recovered.
+        Err(failure) => Some(format!("{reason}; setting them aside failed: {}", failure.reason())),
+    }
+}
+
+/// Removes the lock that the session's own git left on the index when it was ended with the rest, and says so.
+fn clear_left_lock(run: &Run<'_>, over: &Over) -> Result<Vec<String>, Failure> {
+    let (Some(git), Over::Ran(result)) = (&run.git, over) else { return Ok(Vec::new()) };
+    // A lock on the root's index is a person's while sessions work elsewhere.
+    if !result.survivors.is_empty() || run.site.tree.is_some() {
+        return Ok(Vec::new());
+    }
+    let cleared = git.clear_own_locks(&memo::path(run.project))?;
+    let said = |lock: PathBuf| format!("the session's own git left {} when it ended; it was removed", lock.display());
+    Ok(cleared.into_iter().map(said).collect())
 }
 
 /// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.

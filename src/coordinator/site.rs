@@ -185,7 +185,7 @@ fn snapshotter(run: &Run<'_>, tree: &WorkTree) -> Snapshotter {
 
 fn open(run: &Run<'_>, root: &Path, own: PathBuf) -> Result<WorkTree, Failure> {
     let project = run.project.linked(root.to_owned(), own).expect("work trees need git");
-    let git = Repository::open(&project, start::surroundings(run.host, run.config))?;
+    let git = Repository::open(&project, start::surroundings(run.host, run.config, run.signals))?;
     let guard = Guard::of_linked(&project);
     Ok(WorkTree { project, git, guard })
 }

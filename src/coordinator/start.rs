@@ -22,7 +22,7 @@ use super::holder::{self, RunLock, Taken};
 use super::prepare::Host;
 use super::program::GitProgram;
 use super::site::{self, Site};
-use super::{Run, Tally, records, summary};
+use super::{Run, Tally, memo, records, summary};
 
 /// What a run is asked for.
 pub struct Opening<'a> {
@@ -56,14 +56,17 @@ pub(super) enum Opened<'a> {
 
 /// Checks everything, then takes the run lock.
 pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
+    let plan = Plan::load(opening.project)?;
+    let roles = plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]);
+    crate::prompt::check_context(opening.project, opening.config, roles)?;
+    open_to_recover(opening)
+}
+
+/// As [`open`], also if texts for prompts are missing: a session may have closed or removed them.
+pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
     let (project, config) = (opening.project, opening.config);
     let plan = Plan::load(project)?;
     let part = part_of(&plan, opening)?;
-    crate::prompt::check_context(
-        project,
-        config,
-        plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]),
-    )?;
     let git = open_git(opening)?;
     let desk = Desk::new(project, opening.clock);
     let identity = identity();
@@ -75,7 +78,9 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
         }
     };
     if let Some(git) = &git {
-        git.clear_own_locks(&checkpoint::intent_path(project))?;
+        for record in [checkpoint::intent_path(project), memo::path(project)] {
+            git.clear_own_locks(&record)?;
+        }
         git.check(opening.clock.now())?;
         check_ignored(project, git, &opening.config_path)?;
         site::check_shares(&config.workspace.share, git)?;
@@ -128,13 +133,17 @@ pub(super) fn open_git(opening: &Opening<'_>) -> Result<Option<Repository>, Fail
     if !opening.config.git_commits {
         return Ok(None);
     }
-    Ok(Some(Repository::open(opening.project, surroundings(opening.host, opening.config))?))
+    let surroundings = surroundings(opening.host, opening.config, opening.signals);
+    Ok(Some(Repository::open(opening.project, surroundings)?))
 }
 
 /// What git needs from outside.
-pub(super) fn surroundings(host: &Host, config: &Config) -> Surroundings {
-    let run_hooks = config.git_hooks == Hooks::Run;
-    Surroundings { env: host.environment.clone(), program: Box::new(GitProgram), run_hooks }
+pub(super) fn surroundings(host: &Host, config: &Config, signals: &Signals) -> Surroundings {
+    Surroundings {
+        env: host.environment.clone(),
+        program: Box::new(GitProgram { signals: signals.clone() }),
+        run_hooks: config.git_hooks == Hooks::Run,
+    }
 }
 
 /// Looks at the work tree the way this configuration asks for.

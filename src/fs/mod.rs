@@ -20,6 +20,9 @@ use durable::{TEMPORARY_END, TEMPORARY_START, sync_folder};
 
 use serde::de::DeserializeOwned;
 
+/// A larger file is never read whole, in bytes: 256 MiB.
+pub const LARGEST_READ: u64 = 256 << 20;
+
 /// A file operation that failed: what was being done to which path.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
@@ -80,9 +83,11 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Opens without waiting (`open(2)`, `O_NONBLOCK`: opening a FIFO for reading succeeds at once), then reads if it is a file.
 fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = open_regular(path)?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    open_regular(path)?.take(LARGEST_READ + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST_READ {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 256 MiB"));
+    }
     Ok(bytes)
 }
 
@@ -318,11 +323,16 @@ pub fn copy_aside(from: &Path, to: &Path) -> Result<bool> {
     if kind.is_symlink() {
         let target = std::fs::read_link(from).map_err(fail)?;
         std::os::unix::fs::symlink(target, to).map_err(fail)?;
-    } else if kind.is_file() {
+    } else if kind.is_file() && !is_moved(from, to) {
         std::fs::copy(from, to).map_err(fail)?;
     }
     sync_folder(folder_of(to))?;
     Ok(true)
+}
+
+/// Whether a file too large to be read whole, which may be sparse and larger than the disk, was moved instead of copied.
+fn is_moved(from: &Path, to: &Path) -> bool {
+    from.metadata().is_ok_and(|metadata| metadata.len() > LARGEST_READ) && std::fs::rename(from, to).is_ok()
 }
 
 /// Lets the user into a folder again that a session closed to its own user; where that fails, the next step says why.

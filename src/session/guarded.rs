@@ -15,12 +15,13 @@ use super::control::{Assignment, Control, Order, Report};
 use super::direct::{Direct, FALLBACK};
 use super::handle::Handle;
 use super::launch::Launch;
+use super::membership::Others;
 use super::process_table;
 use super::result::{Exit, LeakedProcess};
 use super::spawn::{Program, spawn};
 use super::supervisor::Input;
 use super::sweep::GUARDIAN_VARIABLE;
-use super::tree::{Others, Tree};
+use super::tree::Tree;
 use super::usage::Usage;
 use crate::ids::hex;
 

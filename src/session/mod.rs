@@ -19,6 +19,7 @@ mod handle;
 mod identity;
 mod keeper;
 mod launch;
+mod membership;
 mod output;
 mod process_table;
 mod result;

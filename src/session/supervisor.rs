@@ -10,9 +10,6 @@ use super::launch::Limits;
 use super::result::{Ended, Ladder};
 use super::stage::{Cause, Lifecycle, Owner, Stage, StageRecord};
 
-/// The same signal sooner than this after the first one is the same request delivered twice, as `timeout(1)` does by
-/// signalling both its child and its group.
-const REPEAT: Duration = Duration::from_millis(50);
 /// How long the start of an agent may take: a guardian that does not answer within it is broken.
 const START: Duration = Duration::from_secs(30);
 
@@ -139,7 +136,7 @@ pub(crate) struct Supervisor {
     started: Duration,
     active: Duration,
     primary: Option<Ended>,
-    cancelled: Option<(i32, Duration)>,
+    cancelled: Option<i32>,
     flags: Flags,
     ladder: Ladder,
 }
@@ -165,7 +162,8 @@ impl Supervisor {
     /// Takes everything observed in one wake-up, perhaps only that time has passed, at `now`.
     pub(crate) fn step(&mut self, mut inputs: Vec<Input>, now: Duration) -> Actions {
         let mut todo = Vec::new();
-        inputs.sort_unstable();
+        // Stable, and without the numbers: signals stay in the order in which they came.
+        inputs.sort_by_key(|input| if matches!(input, Input::Signal(_)) { Input::Signal(0) } else { *input });
         for input in inputs {
             self.take(input, now, &mut todo);
         }
@@ -210,15 +208,14 @@ impl Supervisor {
     fn signal(&mut self, number: i32, now: Duration, todo: &mut Vec<Action>) {
         match self.cancelled {
             None => {
-                self.cancelled = Some((number, now));
+                self.cancelled = Some(number);
                 if self.phase == Phase::Queued {
                     self.primary.get_or_insert(Ended::Interrupted);
                     self.enter(Phase::Completed, now, Cause::Cancelled);
                 }
                 self.end((Ended::Interrupted, Cause::Cancelled), now, todo);
             }
-            Some((first, at)) if number != first || now.saturating_sub(at) >= REPEAT => self.kill(todo),
-            Some(_) => {}
+            Some(_) => self.kill(todo),
         }
     }
 
@@ -389,7 +386,7 @@ impl Supervisor {
 
     /// The first signal received during the session.
     pub(crate) fn cancelled(&self) -> Option<i32> {
-        self.cancelled.map(|(number, _)| number)
+        self.cancelled
     }
 
     /// How far the ending went.

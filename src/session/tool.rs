@@ -73,7 +73,8 @@ pub enum ToolError {
 
 /// Runs a tool to its end; returns only when nothing it started lives.
 ///
-/// Signals received before are none of its business: a commit that follows an interruption is still made.
+/// A signal that arrives meanwhile asks it to end. One received before is none of its business, since the commit that follows an
+/// interruption is still made; but then the next one is the second, which kills at once.
 pub fn run_tool(tool: &Tool<'_>, signals: &Signals) -> Result<ToolOutput, ToolError> {
     let mut stdin = tempfile::tempfile()?;
     stdin.write_all(tool.stdin)?;
@@ -87,9 +88,10 @@ pub fn run_tool(tool: &Tool<'_>, signals: &Signals) -> Result<ToolOutput, ToolEr
         Ok(Started { keeper: Keeper::Own(Box::new(Direct::new(tree))), streams: None })
     };
     let grace = Duration::ZERO;
-    let limits =
-        Limits { wall: tool.wall, idle_timeout: None, exit_grace: grace, kill_grace: KILL_GRACE, drain: grace };
-    let mut supervision = Supervision { watched: None, signals, signals_before: signals.count(), limits };
+    let signals_before = signals.count();
+    let kill_grace = if signals_before == 0 { KILL_GRACE } else { Duration::ZERO };
+    let limits = Limits { wall: tool.wall, idle_timeout: None, exit_grace: grace, kill_grace, drain: grace };
+    let mut supervision = Supervision { watched: None, signals, signals_before, limits };
     let result = supervise(&mut start, &mut supervision, Owner::Coordinator);
     let exit = match (result.ended, result.exit) {
         (Ended::CouldNotStart { reason }, _) => return Err(ToolError::CouldNotStart { reason }),

@@ -71,6 +71,8 @@ impl fmt::Display for Finding {
 pub enum FindingKind {
     /// A file or folder that cannot be read: nothing is known about what it holds.
     Unreadable,
+    /// A folder too far down to be entered: nothing is known about what it holds.
+    TooDeep,
     /// It was there when the walk came by, and gone when its content was to be read.
     Vanished,
     /// A folder that is a git repository of its own and no submodule. Its files are watched.
@@ -83,6 +85,7 @@ impl fmt::Display for FindingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unreadable => "cannot be read",
+            Self::TooDeep => "lies too many folders deep",
             Self::Vanished => "vanished while it was read",
             Self::NestedRepository => "is a git repository inside the work tree",
             Self::SpecialFile => "is neither a file nor a folder nor a link",

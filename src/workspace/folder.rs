@@ -47,20 +47,13 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss,
-        clippy::unnecessary_cast,
-        reason = "the field types differ between platforms; nanoseconds fit 32 bits, sizes are not negative"
-    )]
     fn of(stat: &Stat) -> Self {
         Self {
-            ino: stat.st_ino as u64,
-            size: stat.st_size as u64,
-            mode: stat.st_mode as u32,
-            mtime: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
-            ctime: (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
+            ino: number(stat.st_ino),
+            size: number(stat.st_size),
+            mode: number(stat.st_mode),
+            mtime: (number(stat.st_mtime), number(stat.st_mtime_nsec)),
+            ctime: (number(stat.st_ctime), number(stat.st_ctime_nsec)),
         }
     }
 
@@ -86,16 +79,15 @@ impl Stamp {
     }
 }
 
+/// A field of the system's, whose type differs between platforms; all that are asked for fit.
+fn number<From, To: TryFrom<From> + Default>(field: From) -> To {
+    To::try_from(field).unwrap_or_default()
+}
+
 /// Now, by the clock that stamps files; for comparison with stamps only.
-#[allow(
-    clippy::unnecessary_cast,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "as in `Stamp::of`"
-)]
 pub(super) fn file_clock() -> (i64, u32) {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    (now.tv_sec as i64, now.tv_nsec as u32)
+    (number(now.tv_sec), number(now.tv_nsec))
 }
 
 /// A name in a folder.

@@ -18,10 +18,11 @@ use super::change::ChangeKind;
 use super::content::{self, ContentId};
 use super::diff::{Placed, pairs};
 use super::folder::{self, Folder, Kind, Stamp, file_clock};
+use crate::fs;
 use crate::project::Project;
 use crate::relpath::RelPath;
 
-/// A larger file is known by its digest only and cannot be put back.
+/// A larger file is known by its digest only and cannot be put back; from [`fs::LARGEST_READ`] on by its stamp.
 const LARGEST_HELD: u64 = 1 << 20;
 
 /// Deeper than this a folder is set aside whole.
@@ -346,6 +347,9 @@ fn read(spot: &Spot<'_>, stamp: &Stamp) -> io::Result<Held> {
     let name = Path::new(OsStr::from_bytes(spot.name.to_bytes()));
     if stamp.kind() == Kind::Link {
         return Ok(Held::Link(folder::link_target(spot.at, name)?.into()));
+    }
+    if stamp.size > fs::LARGEST_READ {
+        return Ok(Held::Opaque);
     }
     if stamp.size > LARGEST_HELD {
         return Ok(Held::Digest(content::of_file(spot.at, name, &mut vec![0; 64 * 1024])?.id));

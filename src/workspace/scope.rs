@@ -50,6 +50,8 @@ pub enum Why {
     LeavesRoot,
     /// Out of scope something appeared that cannot be compared.
     Unwatchable(FindingKind),
+    /// In scope something appeared that nobody can look into, so that no commit could hold it.
+    Unkeepable(FindingKind),
 }
 
 impl fmt::Display for Why {
@@ -57,6 +59,7 @@ impl fmt::Display for Why {
         match self {
             Self::OutOfScope => f.write_str("is outside the scope"),
             Self::LeavesRoot => f.write_str("is a link that leads out of the root"),
+            Self::Unkeepable(kind) => write!(f, "{kind}, so it cannot be committed"),
             Self::Unwatchable(kind) => write!(f, "is outside the scope and {kind}"),
         }
     }
@@ -92,11 +95,15 @@ pub fn violations(changes: &Changes, scope: &Scope) -> Vec<Violation> {
         };
         Some(Violation { path: change.path.clone(), why })
     });
-    let found = changes
-        .findings
-        .iter()
-        .filter(|finding| finding.kind != FindingKind::Vanished && !scope.contains(&finding.path))
-        .map(|finding| Violation { path: finding.path.clone(), why: Why::Unwatchable(finding.kind) });
+    let found = changes.findings.iter().filter_map(|finding| {
+        let why = match finding.kind {
+            FindingKind::Vanished => return None,
+            kind if !scope.contains(&finding.path) => Why::Unwatchable(kind),
+            kind @ (FindingKind::Unreadable | FindingKind::TooDeep) => Why::Unkeepable(kind),
+            FindingKind::NestedRepository | FindingKind::SpecialFile => return None,
+        };
+        Some(Violation { path: finding.path.clone(), why })
+    });
     let mut violations: Vec<_> = edits.chain(found).collect();
     // Stable: where a path is both, the change comes first and stays.
     violations.sort_by(|a, b| a.path.cmp(&b.path));
@@ -154,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_watched_counts_out_of_scope_only_and_each_path_is_named_once() {
+    fn what_cannot_be_watched_counts_out_of_scope_and_what_cannot_be_committed_everywhere() {
         let finding = |path: &str, kind| Finding { path: path.into(), kind, detail: String::new() };
         let changes = Changes {
             changed: vec![change("docs/x", true)],
@@ -162,12 +169,14 @@ mod tests {
                 finding("docs/fifo", FindingKind::SpecialFile),
                 finding("docs/gone", FindingKind::Vanished),
                 finding("docs/x", FindingKind::Unreadable),
+                finding("src/deep", FindingKind::TooDeep),
                 finding("src/fifo", FindingKind::SpecialFile),
             ],
         };
         let expected = [
             Violation { path: "docs/fifo".into(), why: Why::Unwatchable(FindingKind::SpecialFile) },
             Violation { path: "docs/x".into(), why: Why::OutOfScope },
+            Violation { path: "src/deep".into(), why: Why::Unkeepable(FindingKind::TooDeep) },
         ];
         assert_eq!(violations(&changes, &scope(&["src/*"])), expected);
     }

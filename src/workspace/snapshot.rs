@@ -15,7 +15,7 @@ use super::ground::RuleSource;
 use super::ignore_rules::Rules;
 use super::links;
 use super::scan::{Entry, EntryKind, Scan, scan};
-use super::tracked::TrackedFiles;
+use super::tracked::{Tracked, TrackedFiles};
 use super::walk::FolderRules;
 use crate::fs::{self, FileError};
 use crate::project::GitPlaces;
@@ -86,6 +86,16 @@ impl Snapshot {
     /// Whether git's index had this path when the snapshot was taken.
     pub fn is_tracked(&self, path: &RelPath) -> bool {
         self.tracked.entries.binary_search_by(|entry| entry.path.cmp(path)).is_ok()
+    }
+
+    /// Whether git's index had this path, or one below it, when the snapshot was taken.
+    pub fn holds_tracked(&self, path: &RelPath) -> bool {
+        let first = self.tracked.entries.partition_point(|entry| entry.path < *path);
+        let is_below = |entry: &Tracked| entry.path.as_bytes().get(path.as_bytes().len()) == Some(&b'/');
+        // What lies between a folder and its files by name is longer by another byte than the slash.
+        let begins =
+            self.tracked.entries[first..].iter().take_while(|entry| entry.path.as_bytes().starts_with(path.as_bytes()));
+        begins.into_iter().any(|entry| entry.path == *path || is_below(entry))
     }
 
     /// What differs from the tracked files, untracked files included, sorted by path; empty without tracked files. Where git
@@ -318,6 +328,11 @@ fn read_one(root: BorrowedFd<'_>, entry: &Entry, buffer: &mut [u8]) -> Outcome {
     let path = entry.path.as_path();
     if entry.kind == EntryKind::Link {
         let id = content::of_bytes(&folder::link_target(root, path)?);
+        return Ok(content::Read { id, stamp: entry.stamp, steady: true });
+    }
+    if entry.stamp.size > fs::LARGEST_READ && entry.tracked.is_none() {
+        // Perhaps sparse, and slow to read to its end: what is new about it shows in its stamp.
+        let id = content::of_bytes(format!("{:?}", entry.stamp).as_bytes());
         return Ok(content::Read { id, stamp: entry.stamp, steady: true });
     }
     content::of_file(root, path, buffer)

@@ -278,7 +278,7 @@ impl Worker<'_> {
             self.push(spot, EntryKind::Submodule, Stamp::default());
         }
         if here.depth == DEEPEST {
-            self.unreadable(path, &io::Error::other(format!("it lies more than {DEEPEST} folders deep")));
+            self.finding(path, FindingKind::TooDeep, format!("at most {DEEPEST} are entered"));
             return None;
         }
         let repository = match here.repository {

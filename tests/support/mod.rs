@@ -4,6 +4,7 @@
 //! Owns what the end-to-end tests share. It ends no process but the ones it started.
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test program uses its own part of the sandbox")]
 #![allow(clippy::disallowed_methods, reason = "the doors keep the product; tests write files and start the binary")]
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
 mod build;
 mod copy;
@@ -21,7 +22,7 @@ use tempfile::TempDir;
 pub use build::Builder;
 pub use inspect::{Listing, Session, assert_same, assert_says, assert_says_one, find_key};
 pub use pipes::{Gate, Listener};
-pub use process::{Finished, Running};
+pub use process::{Finished, Running, has_strace};
 pub use rustix::process::Signal;
 
 /// The shell functions every scripted agent has.

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::Project;
-use super::process::DEADLINE;
+use super::process::{DEADLINE, Running};
 
 impl Project {
     /// Makes a named pipe that only agents use among themselves.
@@ -26,6 +26,18 @@ impl Project {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = open(&path, flags, Mode::empty()).expect("a pipe can be opened for reading");
         Listener { path, file: File::from(file), heard: false }
+    }
+
+    /// Starts the binary with an agent for some sessions, and waits until one has said `tell working`; it goes on from
+    /// `hold GATE` when the gate is opened.
+    #[track_caller]
+    pub fn spawn_held(&self, gate: &str, args: &[&str], cases: &[(&str, &str)]) -> (Running, Gate) {
+        let gate = self.gate(gate);
+        let mut working = self.listener("working");
+        self.agent_on(cases);
+        let run = self.spawn(args);
+        working.wait();
+        (run, gate)
     }
 
     /// A pipe that agents wait on (`hold NAME`) until the test opens it, or is gone.

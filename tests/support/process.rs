@@ -120,6 +120,16 @@ impl Project {
     }
 }
 
+/// Whether there is `strace`; says so if a test is skipped for want of it.
+pub fn has_strace() -> bool {
+    let is_there = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("strace").is_file()));
+    if !is_there {
+        println!("skipped: strace is not installed");
+    }
+    is_there
+}
+
 fn create(path: &PathBuf) -> File {
     File::create(path).expect("a log can be made")
 }

@@ -102,11 +102,10 @@ fn the_first_signal_asks_and_the_second_kills_at_once() {
 }
 
 #[test]
-fn one_request_delivered_twice_is_one_signal() {
-    let mut supervisor = running(LIMITS);
-    let first = supervisor.step(vec![Input::Signal(15), Input::Signal(15)], at(3));
-    let again = supervisor.step(vec![Input::Signal(15)], at(3) + Duration::from_millis(20));
-    assert!(!first.todo.contains(&Action::Kill) && again.todo.is_empty());
+fn of_two_signals_seen_at_once_the_one_that_came_first_is_told() {
+    let (supervisor, actions) = run(&[(3, &[Input::Signal(2), Input::Signal(1)])]);
+    assert_eq!(supervisor.cancelled(), Some(2));
+    assert!(actions[0].todo.contains(&Action::Kill));
 }
 
 #[test]

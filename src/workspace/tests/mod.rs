@@ -384,7 +384,7 @@ fn a_folder_nested_without_end_is_a_finding_not_a_crash() {
         fs::write(tree.path(&(vec!["d"; 300].join("/") + "/f")), "").unwrap();
     });
     assert_eq!(changes.findings.len(), 1);
-    assert_eq!(changes.findings[0].kind, FindingKind::Unreadable);
+    assert_eq!(changes.findings[0].kind, FindingKind::TooDeep);
 }
 
 #[test]
