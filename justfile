@@ -17,9 +17,17 @@ lint:
 test *ARGS:
     cargo test --all-features {{ARGS}}
 
-# Twelve ways to escape, nine ways to end: prints the table.
+# Twelve ways to escape, ten ways to end: prints the table; started by root, also an ordinary user's.
 escapes:
-    cargo test --all-features --test escapes -- --nocapture
+    cargo test --all-features --test escapes -- --nocapture --include-ignored --test-threads 1
+
+# Two hundred sessions in a row with every core busy: right verdicts, nothing left, no growth.
+soak:
+    cargo bench --bench soak
+
+# The disk and memory in use while an agent prints 50 MB/s, and as fast as it can.
+disk-bound:
+    cargo bench --bench disk_bound
 
 # All measurements.
 bench *ARGS:

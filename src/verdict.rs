@@ -11,6 +11,10 @@ use crate::tracker::row::{Row, Status};
 /// How many names a reason lists before it says how many more there are.
 const NAMED: usize = 10;
 
+/// Why a submit that changed nothing is no submit.
+pub const NOTHING_CHANGED: &str = "nothing in the task's scope was changed, and the submit did not say that nothing had to be; change \
+                                   what the task asks for, or submit with --no-change WHY";
+
 /// Everything a verdict rests on.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
@@ -24,6 +28,8 @@ pub struct Facts<'a> {
     pub tampering: &'a [String],
     /// What it changed outside its scope, by name.
     pub violations: &'a [String],
+    /// Whether it changed anything in its scope.
+    pub changed: bool,
     /// How the process ended.
     pub result: &'a ExecutionResult,
     /// A bounded tail of what it printed.
@@ -43,6 +49,16 @@ pub enum Verdict {
         reason: String,
         /// Whether it was protected files rather than files out of scope.
         tampering: bool,
+    },
+    /// What a reviewer's session did to the row is undone since it changed files; the task is reviewed again.
+    Void {
+        /// Why, naming what was touched.
+        reason: String,
+    },
+    /// The coordinator rejects what the session submitted.
+    SendBack {
+        /// Why.
+        reason: String,
     },
     /// The session could not start: the task waits for a person.
     Wait {
@@ -64,6 +80,8 @@ impl Verdict {
     pub fn with_reason(self, change: impl FnOnce(&str) -> String) -> Self {
         match self {
             Self::Quarantine { reason, tampering } => Self::Quarantine { reason: change(&reason), tampering },
+            Self::Void { reason } => Self::Void { reason: change(&reason) },
+            Self::SendBack { reason } => Self::SendBack { reason: change(&reason) },
             Self::Wait { reason } => Self::Wait { reason: change(&reason) },
             Self::Escalate { reason } => Self::Escalate { reason: change(&reason) },
             Self::Stands(_) | Self::Blocked | Self::Interrupted => self,
@@ -77,6 +95,10 @@ pub fn judge(facts: Facts<'_>) -> Verdict {
         let reason = format!("the session changed what sessions must not touch: {}", names(facts.tampering));
         return Verdict::Quarantine { reason, tampering: true };
     }
+    if !facts.violations.is_empty() && facts.work == Work::Review {
+        let reason = format!("the reviewer changed files, so its verdict is void: {}", names(facts.violations));
+        return Verdict::Void { reason };
+    }
     if !facts.violations.is_empty() {
         let reason = format!("the session changed files outside its scope: {}", names(facts.violations));
         return Verdict::Quarantine { reason, tampering: false };
@@ -89,6 +111,9 @@ pub fn judge(facts: Facts<'_>) -> Verdict {
                 let left: Vec<_> = facts.result.survivors.iter().map(ToString::to_string).collect();
                 let reason = format!("processes of the session could not be ended: {}", names(&left));
                 Verdict::Quarantine { reason, tampering: false }
+            }
+            Status::Review if !facts.changed && facts.after.declared_no_change().is_none() => {
+                Verdict::SendBack { reason: NOTHING_CHANGED.to_owned() }
             }
             status => Verdict::Stands(status),
         };

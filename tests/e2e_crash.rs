@@ -231,6 +231,34 @@ fn after_a_kill_the_next_start_ends_leftovers_keeps_the_work_and_goes_on() {
     project.assert_clean();
 }
 
+/// A descendant that cleared its environment, ignores TERM and keeps `stray` open: nobody but its guardian can find it.
+const NAMELESS: &str = "env -i PATH=\"$PATH\" setsid sh -c 'trap \"\" TERM HUP; exec 9>\"$1\"; echo up >&9; echo ready >\"$2\"; read -r answer <\"$3\"' \
+    nameless \"$PIPES/stray\" \"$PIPES/ready\" \"$PIPES/hold-stray\" & read -r answer <\"$PIPES/ready\"";
+
+#[test]
+fn the_next_start_lets_a_guardian_that_is_still_at_work_end_what_only_it_can_find() {
+    let project = Project::new();
+    let _hold = [project.gate("hold"), project.gate("hold-stray")];
+    let (mut ready, mut stray) = (project.listener("working"), project.listener("stray"));
+    project.pipe("ready");
+    let body = format!("if seen first; then honest; else {NAMELESS}; tell working; hold hold; fi");
+    project.agent_on(&[("*/claim", &body)]);
+    let run = project.spawn(&[]);
+    ready.wait();
+    // It is stopped, so it has done nothing yet when the next start comes, which must tell it to go on and wait for it.
+    let _guardian = run.kill_with_stopped_guardian();
+    let killed = run.wait();
+    assert_eq!(killed.signal, Some(9), "{killed}");
+    let agent = project.sessions()[0].agent.clone();
+    project.run(&[]).complete();
+    stray.assert_ended();
+    let record = project.run_json(&agent);
+    assert_eq!(record["status"], "recovered");
+    assert_eq!(record["teardown"]["destruction"], "succeeded", "{record:#}");
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    project.assert_clean();
+}
+
 #[test]
 fn a_submit_of_an_orphan_never_enters_another_tasks_commit() {
     let project = Project::tasks(2);

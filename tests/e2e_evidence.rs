@@ -307,6 +307,26 @@ fn a_failed_report_changes_nothing_else_and_is_not_tried_again() {
 }
 
 #[test]
+fn a_report_that_nobody_answers_changes_nothing_else_and_is_not_tried_again() {
+    let project = Project::new();
+    // The kernel takes the connections; nobody ever reads them.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let url = format!("http://{}/evidence", silent.local_addr().expect("a listener has an address"));
+    project.config(&json!({"report": {"url": url, "timeout_seconds": 0.3}}));
+    let finished = project.run(&[]);
+    let result = finished.complete();
+    assert_eq!(result["report"], json!({"outcome": "failed", "kind": "timeout", "accepted": 0, "failed": 2}));
+    assert_says(&finished.stderr, &["failed (timeout)", "not sent again"]);
+    silent.set_nonblocking(true).expect("a listener need not wait");
+    let came = std::iter::from_fn(|| silent.accept().ok()).count();
+    assert_eq!(came, 2, "one connection for each session");
+    for record in project.records() {
+        assert_eq!(end_of(&record), ["succeeded", "succeeded", "succeeded", "-"]);
+    }
+    project.assert_clean();
+}
+
+#[test]
 fn a_report_quotes_no_error_text() {
     let project = without_remediation();
     let server = Server::answering("200 OK");

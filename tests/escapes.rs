@@ -1,8 +1,8 @@
-//! Twelve ways to escape an ending, nine ways to end: nothing of a session survives any of them.
+//! Twelve ways to escape an ending, ten ways to end: nothing of a session survives any of them but the one that is said to.
 //!
 //! Each cell runs a coordinator of its own, a copy of this test program, so that it can be killed. Whatever the session
 //! started holds the write end of a FIFO; that the read end reads its end is the proof that all of it is gone.
-//! `just escapes` prints the table.
+//! `just escapes` prints the table, started by root a second one for an ordinary user.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::disallowed_methods,
@@ -14,7 +14,9 @@ mod session_support;
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 use runner::ids::hex;
 use runner::session::{Ended, ExecutionResult, Leftovers, Limits, Signals, identity, run, sweep};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open, pidfd_send_signal};
 use session_support::{LONG, Sandbox};
 use sha2::{Digest, Sha256};
 
@@ -58,9 +60,18 @@ enum End {
     Idle,
     Signal(Signal),
     KillGuardian,
+    /// Coordinator and guardian; the next start ends what they left.
+    KillBoth,
 }
 
-const ENDS: [(&str, End); 9] = [
+impl End {
+    /// Nobody of the session's own is left to say how it ended.
+    fn kills_the_coordinator(self) -> bool {
+        matches!(self, Self::Signal(Signal::KILL) | Self::KillBoth)
+    }
+}
+
+const ENDS: [(&str, End); 10] = [
     ("normal end", End::Exit),
     ("transition", End::Transition),
     ("wall timeout", End::Wall),
@@ -70,7 +81,67 @@ const ENDS: [(&str, End); 9] = [
     ("SIGHUP", End::Signal(Signal::HUP)),
     ("coordinator killed", End::Signal(Signal::KILL)),
     ("guardian killed", End::KillGuardian),
+    ("both killed", End::KillBoth),
 ];
+
+/// The one cell that cannot be won: nothing says any more whose a process is that cleared its environment.
+const LOST: (&str, End) = ("env -i", End::KillBoth);
+
+/// The user of the cells that root starts as somebody else.
+const ORDINARY: u32 = 65_534;
+
+/// Who plays the coordinators and the next starts.
+struct Cast {
+    /// This program and the runner, where that user can start them.
+    programs: [PathBuf; 2],
+    user: Option<u32>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Cast {
+    /// Whoever runs the test.
+    fn own() -> Self {
+        let programs = [std::env::current_exe().unwrap(), env!("CARGO_BIN_EXE_runner").into()];
+        Self { programs, user: None, _folder: None }
+    }
+
+    /// An ordinary user, who may not see where this was built.
+    fn ordinary() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let programs = Self::own().programs.map(|program| {
+            let copy = folder.path().join(program.file_name().unwrap());
+            fs::copy(&program, &copy).unwrap();
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+            copy
+        });
+        Self { programs, user: Some(ORDINARY), _folder: Some(folder) }
+    }
+
+    /// Gives that user the sandbox.
+    fn hand_over(&self, folder: &Path) {
+        let Some(user) = self.user else { return };
+        let mut paths = vec![folder.to_owned()];
+        while let Some(path) = paths.pop() {
+            chown(&path, Some(user), Some(user)).unwrap();
+            if path.is_dir() {
+                paths.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+        }
+    }
+
+    /// One of the parts below, in the sandbox's folder.
+    fn part(&self, name: &str, end: &str, folder: &Path) -> Command {
+        let [program, runner] = &self.programs;
+        let mut command = Command::new(program);
+        command.args(["--exact", name, "--ignored"]).env("ESCAPES_END", end).env("ESCAPES_RUNNER", runner);
+        command.current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+}
 
 /// What the agent does once its escape is under way.
 fn agent(escape: &str, end: End) -> String {
@@ -104,7 +175,6 @@ fn with_own_group(escape: &str) -> String {
     escape.replace("setpgid sh -c \"$STAY\" &", "set -m; sh -c \"$STAY\" & set +m")
 }
 
-/// The coordinator of one cell; runs in a process of its own, started by [`cell`].
 /// Lets a cell's coordinator hear SIGHUP also under `nohup`.
 #[expect(unsafe_code, reason = "the disposition of a signal is the kernel's")]
 fn hear_hangups() {
@@ -114,11 +184,12 @@ fn hear_hangups() {
     }
 }
 
+/// The coordinator of one cell; runs in a process of its own, started by [`cell`].
 #[test]
 #[ignore = "one cell's coordinator; the table starts it"]
 fn coordinator_of_a_cell() {
-    hear_hangups();
     let Some(end) = std::env::var("ESCAPES_END").ok() else { return };
+    hear_hangups();
     let folder = std::env::current_dir().unwrap();
     let signals = Signals::install().unwrap();
     let limit = Duration::from_millis(std::env::var("ESCAPES_LIMIT_MS").unwrap().parse().unwrap());
@@ -131,12 +202,25 @@ fn coordinator_of_a_cell() {
     };
     let sandbox = session_support::Place(&folder);
     let mut launch = sandbox.launch(&["sh", "./agent"], limits);
+    launch.guardian = std::env::var_os("ESCAPES_RUNNER").unwrap().into();
     let variables =
         [("STAY", format!("{HOLD}; exec sleep 600")), ("HOLD", HOLD.to_owned()), ("RUNNER_TOKEN", token(&folder))];
     launch.env.extend(variables.map(|(name, value)| (name.into(), value.into())));
     let result = run(&launch, &mut sandbox.row(), &signals);
     fs::write(folder.join("result.new"), serde_json::to_vec(&result).unwrap()).unwrap();
     fs::rename(folder.join("result.new"), folder.join("result")).unwrap();
+}
+
+/// What the next start does after a cell whose coordinator and guardian were both killed.
+#[test]
+#[ignore = "one cell's next start; the table starts it"]
+fn next_start_of_a_cell() {
+    if std::env::var_os("ESCAPES_END").is_none() {
+        return;
+    }
+    let hash = hex(&Sha256::digest(token(&std::env::current_dir().unwrap())));
+    let swept = sweep(&Leftovers { token_hash: &hash, boot_id: &identity().boot_id });
+    assert!(swept.left.is_empty(), "{swept:?}");
 }
 
 fn token(folder: &Path) -> String {
@@ -166,53 +250,78 @@ fn guardian_of(coordinator: &Child) -> Pid {
     Pid::from_raw(guardian).unwrap()
 }
 
-/// Runs one cell; an error says what was not as it must be.
-fn cell(escape: (&str, &str), (name, end): (&str, End)) -> Result<(), String> {
+/// Brings about an end that comes from outside.
+fn end_from_outside(end: End, coordinator: &Child) {
+    // The coordinator was not waited for, and its guardian is its child as long as it was not either.
+    let id = Pid::from_child(coordinator);
+    match end {
+        End::Signal(signal) => kill_process(id, signal).unwrap(),
+        End::KillGuardian => kill_process(guardian_of(coordinator), Signal::KILL).unwrap(),
+        End::KillBoth => {
+            let guardian = guardian_of(coordinator);
+            // Stopped first, so that it does nothing once the coordinator is gone; it stays until it is killed.
+            for (process, signal) in [(guardian, Signal::STOP), (id, Signal::KILL), (guardian, Signal::KILL)] {
+                kill_process(process, signal).unwrap();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Runs one cell and tells what became of the escaped; an error says what was not as it must be.
+fn cell(cast: &Cast, escape: (&str, &str), (name, end): (&str, End)) -> Result<&'static str, String> {
     let mut sandbox = Sandbox::new();
     lay_down(&sandbox, (&with_own_group(escape.1), end));
-    let mut coordinator = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "coordinator_of_a_cell", "--ignored"])
-        .env("ESCAPES_END", name)
-        .env("ESCAPES_LIMIT_MS", if escape.0 == "500 processes" { "8000" } else { "1500" })
-        .current_dir(sandbox.folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let id = Pid::from_child(&coordinator);
-    if matches!(end, End::Signal(_) | End::KillGuardian) {
+    cast.hand_over(sandbox.folder.path());
+    let limit = if escape.0 == "500 processes" { "8000" } else { "1500" };
+    let mut coordinator = cast.part("coordinator_of_a_cell", name, sandbox.folder.path());
+    let mut coordinator = coordinator.env("ESCAPES_LIMIT_MS", limit).spawn().unwrap();
+    if matches!(end, End::Signal(_) | End::KillGuardian | End::KillBoth) {
         read_when_there(&sandbox.path("escaped"));
-        match end {
-            // The coordinator was not waited for, and its guardian is its child as long as it was not either.
-            End::Signal(signal) => kill_process(id, signal).unwrap(),
-            _ => kill_process(guardian_of(&coordinator), Signal::KILL).unwrap(),
-        }
+        end_from_outside(end, &coordinator);
     }
     coordinator.wait().unwrap();
-    let outcome = if end == End::Signal(Signal::KILL) { Ok(()) } else { check_result(&sandbox, end) };
+    let mut outcome = if end.kills_the_coordinator() { Ok(()) } else { check_result(&sandbox, end) };
+    if end == End::KillBoth {
+        let next_start = cast.part("next_start_of_a_cell", name, sandbox.folder.path()).status().unwrap();
+        outcome = next_start.success().then_some(()).ok_or_else(|| "the next start left something".to_owned());
+    }
     // One that returned was the last of its session; one that was killed leaves the rest to the guardian.
     let patience = if end == End::Signal(Signal::KILL) { PATIENCE } else { Duration::ZERO };
-    let dead = prove_death(&mut sandbox, patience);
-    if dead.is_err() {
-        clean_up(&sandbox);
+    let death = prove_death(&mut sandbox, patience);
+    if death.is_err() {
+        clean_up(&mut sandbox);
     }
-    dead.and(outcome)
+    outcome?;
+    match death {
+        Err(Alive::Lives) if (escape.0, end) == LOST => Ok("lost, as stated"),
+        Ok(()) if (escape.0, end) == LOST => Err("gone, although it is said to be lost".to_owned()),
+        Ok(()) => Ok("gone"),
+        Err(alive) => Err(format!("{alive:?}")),
+    }
+}
+
+/// Why a death is not proved.
+#[derive(Debug)]
+enum Alive {
+    NobodyEverHeldTheFifo,
+    Lives,
 }
 
 /// Reads the FIFO to its end.
-fn prove_death(sandbox: &mut Sandbox, patience: Duration) -> Result<(), String> {
+fn prove_death(sandbox: &mut Sandbox, patience: Duration) -> Result<(), Alive> {
     let until = Instant::now() + patience;
     let mut said = Vec::new();
     loop {
         match sandbox.life.read_to_end(&mut said) {
-            Ok(_) if said.is_empty() => return Err("nobody ever held the FIFO".to_owned()),
+            Ok(_) if said.is_empty() => return Err(Alive::NobodyEverHeldTheFifo),
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => panic!("{error}"),
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err("somebody of the session lives".to_owned());
+            return Err(Alive::Lives);
         }
         let timeout = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap(), tv_nsec: 0 };
         let mut entries = [PollFd::new(&sandbox.life, PollFlags::IN)];
@@ -231,6 +340,7 @@ fn check_result(sandbox: &Sandbox, end: End) -> Result<(), String> {
         End::Idle => Ended::IdleTimedOut,
         End::Signal(_) => Ended::Interrupted,
         End::KillGuardian => Ended::GuardianLost,
+        End::KillBoth => return Err("a killed coordinator has a result".to_owned()),
     };
     if result.ended != expected {
         return Err(format!("it ended as {:?}, not {expected:?}", result.ended));
@@ -238,50 +348,92 @@ fn check_result(sandbox: &Sandbox, end: End) -> Result<(), String> {
     Ok(())
 }
 
-/// A cell that was lost leaves nothing on the machine either.
-fn clean_up(sandbox: &Sandbox) {
+/// A cell that was lost leaves nothing on the machine either: whoever holds its FIFO for writing is of its session.
+fn clean_up(sandbox: &mut Sandbox) {
     let hash = hex(&Sha256::digest(token(&sandbox.folder.path().canonicalize().unwrap())));
     let _swept = sweep(&Leftovers { token_hash: &hash, boot_id: &identity().boot_id });
+    let life = sandbox.path("life");
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    for pid in pids.filter_map(Pid::from_raw).filter(|pid| holds(*pid, &life)) {
+        // Looked at again once it is held, since only then it cannot be exchanged for another.
+        if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
+            && holds(pid, &life)
+        {
+            pidfd_send_signal(handle, Signal::KILL).unwrap();
+        }
+    }
+    let _gone = prove_death(sandbox, PATIENCE);
+}
+
+fn holds(pid: Pid, life: &Path) -> bool {
+    let folder = format!("/proc/{}", pid.as_raw_nonzero());
+    let descriptors = fs::read_dir(format!("{folder}/fd")).into_iter().flatten().filter_map(Result::ok);
+    descriptors.filter(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|target| target == life)).any(
+        |descriptor| {
+            let number = descriptor.file_name().into_string().unwrap_or_default();
+            let told = fs::read_to_string(format!("{folder}/fdinfo/{number}")).unwrap_or_default();
+            let flags = told.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim);
+            flags.and_then(|flags| u32::from_str_radix(flags, 8).ok()).is_some_and(|flags| flags & 3 == 1)
+        },
+    )
 }
 
 #[test]
 fn nothing_of_a_session_survives_any_escape_under_any_ending() {
+    let table = play(&Cast::own()).unwrap_or_else(|lost| panic!("{lost}"));
+    println!("{table}");
+}
+
+#[test]
+#[ignore = "only root can start a session as another user; `just escapes` does"]
+fn nothing_of_an_ordinary_users_session_survives_either() {
+    if geteuid().is_root() {
+        let table = play(&Cast::ordinary()).unwrap_or_else(|lost| panic!("{lost}"));
+        println!("{table}");
+    } else {
+        println!("Not started by root: the table is an ordinary user's already.");
+    }
+}
+
+/// Runs all cells, two at once, and answers with the table; where not all is as it must be, also with what is not.
+fn play(cast: &Cast) -> Result<String, String> {
     let cells: Vec<(usize, usize)> =
         (0..ESCAPES.len()).flat_map(|escape| (0..ENDS.len()).map(move |end| (escape, end))).collect();
-    let (waiting, done) =
-        (Mutex::new(cells.into_iter()), Mutex::new(vec![vec![String::new(); ENDS.len()]; ESCAPES.len()]));
+    let nothing = vec![vec![Err(String::new()); ENDS.len()]; ESCAPES.len()];
+    let (waiting, done) = (Mutex::new(cells.into_iter()), Mutex::new(nothing));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some((escape, end)) = next(&waiting) {
-                    let outcome = cell(ESCAPES[escape], ENDS[end]);
-                    done.lock().unwrap()[escape][end] = outcome.err().unwrap_or_else(|| "ok".to_owned());
+                    let outcome = cell(cast, ESCAPES[escape], ENDS[end]);
+                    done.lock().unwrap()[escape][end] = outcome;
                 }
             });
         }
     });
     let done = done.into_inner().unwrap();
-    println!("{}", table(&done));
+    let user = cast.user.unwrap_or_else(|| geteuid().as_raw());
+    let table = format!("Sessions of the user with the number {user}:\n{}", table(&done));
     let lost: Vec<String> = (0..ESCAPES.len())
         .flat_map(|escape| (0..ENDS.len()).map(move |end| (escape, end)))
-        .filter(|(escape, end)| done[*escape][*end] != "ok")
-        .map(|(escape, end)| format!("{} / {}: {}", ESCAPES[escape].0, ENDS[end].0, done[escape][end]))
+        .filter_map(|(escape, end)| Some((escape, end, done[escape][end].as_ref().err()?)))
+        .map(|(escape, end, why)| format!("{} / {}: {why}", ESCAPES[escape].0, ENDS[end].0))
         .collect();
-    assert!(lost.is_empty(), "{}\n{}", table(&done), lost.join("\n"));
+    if lost.is_empty() { Ok(table) } else { Err(format!("{table}\n{}", lost.join("\n"))) }
 }
 
 fn next(waiting: &Mutex<std::vec::IntoIter<(usize, usize)>>) -> Option<(usize, usize)> {
     waiting.lock().unwrap().next()
 }
 
-fn table(done: &[Vec<String>]) -> String {
+fn table(done: &[Vec<Result<&'static str, String>>]) -> String {
     let row = |name: &str, cells: Vec<&str>| {
         let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>18}")).collect();
         format!("{name:16} {}", cells.join(" "))
     };
     let mut lines = vec![row("", ENDS.map(|(name, _)| name).to_vec())];
     lines.extend(ESCAPES.iter().zip(done).map(|((name, _), cells)| {
-        row(name, cells.iter().map(|cell| if cell == "ok" { "gone" } else { "ALIVE OR WRONG" }).collect())
+        row(name, cells.iter().map(|cell| cell.as_ref().map_or("ALIVE OR WRONG", |fate| fate)).collect())
     }));
     lines.join("\n")
 }

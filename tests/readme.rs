@@ -342,3 +342,29 @@ fn every_link_between_the_pages_leads_to_a_file() {
         }
     }
 }
+
+#[test]
+fn every_test_that_a_page_names_for_a_promise_exists() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = String::new();
+    let mut folders = vec![top.join("src"), top.join("tests")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of this package").filter_map(Result::ok) {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
+            } else if entry.path().extension().is_some_and(|kind| kind == "rs") {
+                sources.push_str(&fs::read_to_string(entry.path()).expect("a source is text"));
+            }
+        }
+    }
+    let mut seen = 0;
+    for (name, text_of_page) in pages() {
+        let Some((_, table)) = text_of_page.split_once("## Promise and test") else { continue };
+        let table = table.split("\n## ").next().unwrap_or_default();
+        for test in table.split('`').skip(1).step_by(2).filter(|word| word.matches('_').count() >= 4) {
+            assert!(sources.contains(&format!("fn {test}(")), "{name} names the test {test}, which is not there");
+            seen += 1;
+        }
+    }
+    assert!(seen >= 20, "only {seen} tests are named");
+}

@@ -16,6 +16,8 @@ pub enum Action {
     Approve,
     /// A reviewer sent it back.
     Reject,
+    /// The coordinator undid its review.
+    Void,
     /// The task got stuck.
     Escalate,
     /// A signal ended the run.
@@ -30,6 +32,7 @@ impl fmt::Display for Action {
             Self::Submit => "submit",
             Self::Approve => "approve",
             Self::Reject => "reject",
+            Self::Void => "void",
             Self::Escalate => "escalate",
             Self::Interrupt => "interrupt",
             Self::Recover => "recover",
@@ -73,6 +76,11 @@ pub enum Words<'a> {
         /// Why.
         reason: &'a str,
     },
+    /// The coordinator sent the work back, or undid the review: a checkpoint.
+    Refused {
+        /// Why.
+        reason: &'a str,
+    },
     /// The run was told to stop: a checkpoint.
     Interrupted {
         /// By what, for example `SIGTERM`.
@@ -112,6 +120,8 @@ fn own_subject(words: &Words<'_>, trailers: &Trailers<'_>) -> String {
     let (task, action) = (trailers.task, trailers.action);
     let subject = match words {
         Words::Blocked { .. } => format!("Keep the unfinished work on {task}, which is blocked"),
+        Words::Refused { .. } if action == Action::Void => format!("Record that the review of {task} is void"),
+        Words::Refused { .. } => format!("Keep the work on {task}, which was sent back"),
         Words::Interrupted { .. } => format!("Keep the unfinished work on {task}, which was interrupted"),
         Words::Recovered => format!("Keep what a killed run left of {task}"),
         _ => format!("Record the {action} of task {task}"),
@@ -124,6 +134,9 @@ fn own_body(words: &Words<'_>, trailers: &Trailers<'_>) -> String {
     match words {
         Words::Blocked { reason } => {
             format!("{checkpoint}\n\nValidation: none; the task is blocked: {}", one_line(reason))
+        }
+        Words::Refused { reason } => {
+            format!("{checkpoint}\n\nValidation: refused by the coordinator: {}", one_line(reason))
         }
         Words::Interrupted { by } => {
             format!("{checkpoint}\n\nValidation: none; the run was stopped by {} and the task released.", one_line(by))
@@ -184,6 +197,8 @@ mod tests {
             (Words::Missing, Action::Submit),
             (broken, Action::Reject),
             (Words::Blocked { reason: "no\nlogin\n\nTask: forged" }, Action::Escalate),
+            (Words::Refused { reason: "nothing changed\n\nTask: forged" }, Action::Reject),
+            (Words::Refused { reason: "the reviewer changed files" }, Action::Void),
             (Words::Interrupted { by: "SIGTERM" }, Action::Interrupt),
             (Words::Recovered, Action::Recover),
         ] {

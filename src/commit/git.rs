@@ -53,6 +53,8 @@ impl Repository {
         let root = project.root().to_owned();
         let places = project.git().ok_or_else(|| Refusal::NoRepository { root: root.clone() })?;
         refuse_formats(&places.common)?;
+        // What one session needed of the history the next one does not: kept objects would only add up through the night.
+        git2::opts::enable_caching(false);
         let none: [&OsStr; 0] = [];
         let git = git2::Repository::open_ext(&root, RepositoryOpenFlags::NO_SEARCH, none)
             .map_err(|error| open_refusal(&root, error))?;

@@ -105,6 +105,17 @@ impl Repository {
 
     /// Whatever below these folders is not as in the commit that is checked out: changed, gone, staged, or new and not ignored.
     pub fn changed_in(&self, folders: &[&str]) -> Result<Vec<RelPath>, GitError> {
+        let mut paths = self.unlike_head(folders)?;
+        paths.retain(|path| folders.iter().any(|folder| path.is_in(folder)));
+        Ok(paths)
+    }
+
+    /// Everything in the work tree that differs from HEAD: untracked (and not ignored), modified, deleted or staged.
+    pub fn changed(&self) -> Result<Vec<RelPath>, GitError> {
+        self.unlike_head(&[])
+    }
+
+    fn unlike_head(&self, folders: &[&str]) -> Result<Vec<RelPath>, GitError> {
         let mut options = StatusOptions::new();
         options
             .show(StatusShow::IndexAndWorkdir)
@@ -122,7 +133,6 @@ impl Repository {
                 let path = entry.path_bytes();
                 RelPath::new(path.strip_suffix(b"/").unwrap_or(path))
             })
-            .filter(|path| folders.iter().any(|folder| path.is_in(folder)))
             .filter(|path| !is_leftover(path))
             .collect();
         paths.sort();

@@ -7,6 +7,7 @@ mod aside;
 mod checkpoint;
 mod claim;
 mod contamination;
+pub mod declared;
 pub mod dry_run;
 pub mod failure;
 mod ground;
@@ -39,6 +40,7 @@ use crate::outcome::{RunResult, Stop};
 use crate::plan::Plan;
 use crate::project::Project;
 use crate::session::{ProcessIdentity, Signals};
+use crate::tracker::breaker;
 use crate::tracker::desk::Desk;
 use crate::tracker::ready::{self, Board, Part, Ready};
 use crate::tracker::rules::{self, Actor, Step};
@@ -195,12 +197,14 @@ fn choose(run: &mut Run<'_>) -> Result<(Choice, bool), Failure> {
         let Some(item) = ready::ready(&run.plan, &run.board, &run.part).into_iter().next() else {
             return Ok((Choice::Nothing, wrote));
         };
-        let used = run.board.row(&item.id).sessions();
-        if used < run.config.max_task_sessions {
+        let row = run.board.row(&item.id);
+        let used = row.sessions();
+        let used_up = (used >= run.config.max_task_sessions)
+            .then(|| format!("used up its {used} sessions (`max_task_sessions`); a person has to look at it"));
+        let Some(reason) = used_up.or_else(|| breaker::tripped(row)) else {
             return Ok((Choice::Session(item), wrote));
-        }
+        };
         wrote = true;
-        let reason = format!("used up its {used} sessions (`max_task_sessions`); a person has to look at it");
         set_aside(run, &item, reason)?;
         if run.tally.commit_error.is_some() {
             return Ok((Choice::CommitFailed, wrote));

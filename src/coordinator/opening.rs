@@ -80,7 +80,7 @@ fn assignment<'n>(run: &'n Run<'_>, name: &'n SessionName, card: &'n TaskCard) -
 pub(super) fn packet_row(row: &Row) -> String {
     let shown = serde_json::json!({
         "status": row.status, "owner": row.owner, "reviewer": row.reviewer, "attempts": row.attempts,
-        "handoff": row.handoff, "evidence": row.evidence, "reason": row.reason,
+        "handoff": row.handoff, "evidence": row.evidence, "reason": row.reason, "no_change": row.declared_no_change(),
     });
     serde_json::to_string_pretty(&shown).unwrap_or_default()
 }

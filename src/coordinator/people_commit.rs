@@ -63,7 +63,13 @@ impl<'a> PeopleCommit<'a> {
     }
 }
 
-fn open(project: &Project, config: &Config, host: &Host, signals: &Signals) -> Result<Option<Repository>, Failure> {
+/// The repository of a project, for a verb.
+pub(super) fn open(
+    project: &Project,
+    config: &Config,
+    host: &Host,
+    signals: &Signals,
+) -> Result<Option<Repository>, Failure> {
     open_git(&Opening {
         project,
         config,

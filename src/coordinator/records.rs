@@ -58,7 +58,8 @@ pub(super) fn weigh(record: &mut RunRecord, verdict: &Verdict, aftermath: &After
     let work = match verdict {
         Verdict::Stands(_) | Verdict::Blocked => None,
         // What else is quarantined has left something behind, which the teardown says.
-        Verdict::Quarantine { .. } => touched.then_some(FailedStage::Judgement),
+        Verdict::Quarantine { .. } | Verdict::Void { .. } => touched.then_some(FailedStage::Judgement),
+        Verdict::SendBack { .. } => Some(FailedStage::Judgement),
         Verdict::Wait { .. } => Some(FailedStage::Launch),
         Verdict::Escalate { .. } if record.execution.is_none() => Some(FailedStage::Prompt),
         Verdict::Escalate { .. } | Verdict::Interrupted => Some(FailedStage::Execution),

@@ -7,6 +7,7 @@ use crate::evidence::{RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
 use crate::observe::{Event, SessionName};
+use crate::plan::Work;
 use crate::prompt::PromptFault;
 use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Watched};
 use crate::tracker::ready::Ready;
@@ -240,7 +241,8 @@ fn conclude(
         record.execution = Some((**result).clone());
     }
     let mut kept = aftermath.kept.clone();
-    let blocked_commit = clear_tree(run, &aftermath, (&folder, &mut kept));
+    let is_review = held.name.work == Work::Review;
+    let blocked_commit = clear_tree(run, (&aftermath, is_review), (&folder, &mut kept));
     let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
     let (checkpoint, intent) = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
     let own_path = row_path(&held.card.stage, &held.card.id);
@@ -286,11 +288,17 @@ fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
     Ok(displaced)
 }
 
-/// Moves out of the tree what has to leave it, if the configuration says so; gives the reason why no commit can be made.
-fn clear_tree(run: &mut Run<'_>, aftermath: &Aftermath, (folder, kept): (&Path, &mut Vec<String>)) -> Option<String> {
+/// Moves out of the tree what has to leave it, if the configuration says so or a reviewer left it; gives the reason why no
+/// commit can be made.
+fn clear_tree(
+    run: &mut Run<'_>,
+    (aftermath, is_review): (&Aftermath, bool),
+    (folder, kept): (&Path, &mut Vec<String>),
+) -> Option<String> {
     // A contaminated work tree is kept as a whole, and nothing of it is in the next session's way.
     let reason = aftermath.no_commit_reason().filter(|_| !run.has_worktrees())?;
-    if run.config.on_violation != OnViolation::SetAside || aftermath.in_submodule {
+    let moves = run.config.on_violation == OnViolation::SetAside || (is_review && !aftermath.head_moved);
+    if !moves || run.git.is_none() || aftermath.in_submodule {
         return Some(reason);
     }
     let displaced = aftermath.displaced();
@@ -344,6 +352,7 @@ fn judge(run: &Run<'_>, held: &Held, (aftermath, over, folder): (&Aftermath, &Ov
         after: &aftermath.row,
         tampering: &aftermath.tampering,
         violations: &aftermath.violations,
+        changed: !aftermath.in_scope.is_empty(),
         result,
         tail: &tail,
     });

@@ -51,7 +51,14 @@ impl Settlement {
                 let note = format!("the run was interrupted by {by}; work in scope is kept as a checkpoint");
                 Self::released(run, held, (&aftermath.row, note, Action::Interrupt))
             }
-            Verdict::Quarantine { reason, .. } => Self::quarantined(run, held, aftermath, reason),
+            // Without git the files cannot be brought back, and one more try is enough.
+            Verdict::Void { reason } if run.git.is_some() && aftermath.row.voided_reviews() == 0 => {
+                Self::undone(run, held, aftermath, (Action::Void, reason))
+            }
+            Verdict::Quarantine { reason, .. } | Verdict::Void { reason } => {
+                Self::undone(run, held, aftermath, (Action::Escalate, reason))
+            }
+            Verdict::SendBack { reason } => Self::sent_back(run, held, &aftermath.row, reason),
             Verdict::Wait { reason } => Self::escalated(run, locked, held, (&aftermath.row, reason, true)),
             Verdict::Escalate { reason } => Self::escalated(run, locked, held, (&aftermath.row, reason, false)),
         }
@@ -109,17 +116,35 @@ impl Settlement {
         Ok(Self::plain(held, &row, (action, format!("released: {note}"))))
     }
 
-    /// The row as before the session, and every other row its transition had changed too.
-    fn quarantined(run: &Run<'_>, held: &Held, aftermath: &Aftermath, reason: &str) -> Result<Self, Failure> {
+    /// The row as before the session, and every other row its transition had changed too; the task waits for another review, or
+    /// for a person.
+    fn undone(
+        run: &Run<'_>,
+        held: &Held,
+        aftermath: &Aftermath,
+        (action, reason): (Action, &str),
+    ) -> Result<Self, Failure> {
         let handoff = handoff_path(&held.name.agent, &held.card.id);
-        let step = Step::Quarantine { before: &held.before, reason: reason.to_owned(), handoff: handoff.clone() };
-        let row = rules::apply(&held.card.id, &aftermath.row, (Actor::Coordinator, &run.clock.stamp()), step)?;
+        let (before, reason) = (&held.before, reason.to_owned());
+        let is_void = action == Action::Void;
+        let (title, next, outcome) = if is_void {
+            ("Voided review", "Another session reviews the task.".to_owned(), format!("review voided: {reason}"))
+        } else {
+            let next = format!("A person has to answer (`runner task answer {}`).", held.card.id);
+            ("Quarantine", next, format!("quarantined: {reason}"))
+        };
         let report = format!(
-            "# Quarantine of {}\n\nAgent: {}\n\nWhat the session did to the task is undone: {reason}\n\nWhat it left is kept in \
-             state/runs/{}/{}/. A person has to answer (`runner task answer {}`).\n",
-            held.card.id, held.name.agent, held.name.agent, held.name.number, held.card.id
+            "# {title} of {}\n\nAgent: {}\n\nWhat the session did to the task is undone: {reason}\n\nWhat it left is kept in \
+             state/runs/{}/{}/. {next}\n",
+            held.card.id, held.name.agent, held.name.agent, held.name.number
         );
-        let mut made = Self::plain(held, &row, (Action::Escalate, format!("quarantined: {reason}")));
+        let step = if is_void {
+            Step::Void { before, reason, handoff: handoff.clone() }
+        } else {
+            Step::Quarantine { before, reason, handoff: handoff.clone() }
+        };
+        let row = rules::apply(&held.card.id, &aftermath.row, (Actor::Coordinator, &run.clock.stamp()), step)?;
+        let mut made = Self::plain(held, &row, (action, outcome));
         made.batch = std::mem::take(&mut made.batch).text(&handoff, &report);
         for (card, _) in &aftermath.others {
             made.batch = match run.plan.task(&card.id) {
@@ -127,6 +152,18 @@ impl Settlement {
                 None => std::mem::take(&mut made.batch).without_task(&card.stage, &card.id),
             };
         }
+        Ok(made)
+    }
+
+    /// The work goes back to the next executor with the coordinator's reason.
+    fn sent_back(run: &Run<'_>, held: &Held, row: &Row, reason: &str) -> Result<Self, Failure> {
+        let id = &held.card.id;
+        let handoff = handoff_path(&held.name.agent, id);
+        let report = format!("# {id} was rejected\n\nReviewer: coordinator\n\n{}\n", reason.trim_end());
+        let step = Step::SendBack { reason: reason.to_owned(), handoff: handoff.clone() };
+        let row = rules::apply(id, row, (Actor::Coordinator, &run.clock.stamp()), step)?;
+        let mut made = Self::plain(held, &row, (Action::Reject, format!("rejected: {}", first_line(reason))));
+        made.batch = std::mem::take(&mut made.batch).text(&handoff, &report);
         Ok(made)
     }
 
@@ -183,6 +220,8 @@ impl Settlement {
             Verdict::Stands(_) => "stands",
             Verdict::Blocked => "blocked",
             Verdict::Quarantine { .. } => "quarantined",
+            Verdict::Void { .. } => "voided",
+            Verdict::SendBack { .. } => "rejected",
             Verdict::Wait { .. } => "waits",
             Verdict::Escalate { .. } => "escalated",
             Verdict::Interrupted => "interrupted",

@@ -1,8 +1,12 @@
 //! What `/proc` says about processes (`proc(5)`). Reads only; a system without `/proc` has an empty table.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::fs;
+
+/// No process takes this long to become another program.
+const BECOMING: Duration = Duration::from_millis(200);
 
 /// One process as the kernel shows it at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +28,8 @@ fn parse_stat(line: &[u8]) -> Option<Row> {
     let name_to = line.iter().rposition(|byte| *byte == b')')?;
     let name = String::from_utf8_lossy(line.get(name_from + 1..name_to)?).into_owned();
     let pid = std::str::from_utf8(&line[..name_from]).ok()?.trim().parse().ok()?;
-    let rest = std::str::from_utf8(&line[name_to + 1..]).ok()?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let fields = fields_after_name(line)?;
     let number = |at: usize| fields.get(at)?.parse::<i32>().ok();
-    // Numbered from the third field of the line, the state.
     let ended = matches!(*fields.first()?, "Z" | "X" | "x") && number(17)? <= 1;
     Some(Row {
         pid,
@@ -38,6 +40,19 @@ fn parse_stat(line: &[u8]) -> Option<Row> {
         ended,
         name,
     })
+}
+
+/// The fields from the third on, the state.
+fn fields_after_name(line: &[u8]) -> Option<Vec<&str>> {
+    let name_to = line.iter().rposition(|byte| *byte == b')')?;
+    Some(std::str::from_utf8(&line[name_to + 1..]).ok()?.split_ascii_whitespace().collect())
+}
+
+/// Whether a process has memory but no end of its environment yet: fields 23 and 51.
+fn is_becoming_a_program(line: &[u8]) -> bool {
+    let fields = fields_after_name(line).unwrap_or_default();
+    let is_zero = |at: usize| fields.get(at).is_none_or(|field| *field == "0");
+    !is_zero(20) && is_zero(48)
 }
 
 /// The process with this id, if there is one.
@@ -51,6 +66,13 @@ pub(crate) fn all() -> impl Iterator<Item = Row> {
     let mut pids = numbers_in("/proc");
     pids.sort_unstable_by(|a, b| b.cmp(a));
     pids.into_iter().filter_map(read)
+}
+
+/// The id that was given out last, to a process or a thread (the last field of `/proc/loadavg`); nothing where the system does
+/// not tell. As long as it stays, nobody was created.
+pub(crate) fn last_created() -> Option<i32> {
+    let line = fs::read(Path::new("/proc/loadavg")).ok()?;
+    std::str::from_utf8(&line).ok()?.split_ascii_whitespace().last()?.parse().ok()
 }
 
 /// The children of this process, of all its threads. One that ends meanwhile may hide others.
@@ -70,12 +92,23 @@ fn numbers_in(folder: &str) -> Vec<i32> {
     entries.iter().filter_map(|path| path.file_name()?.to_str()?.parse().ok()).collect()
 }
 
-/// The environment a process was started with, as it lies in its memory: entries ended by NUL. `None` for one that is gone.
+/// The environment a process was started with, as it lies in its memory: entries ended by NUL. `None` for one that is gone. One
+/// that is just becoming another program has none for a moment, which is waited out.
 pub(crate) fn environment(pid: i32) -> Result<Option<Vec<u8>>, Unreadable> {
-    match fs::read(Path::new(&format!("/proc/{pid}/environ"))) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(Unreadable),
-        Err(_) => Ok(None),
+    let until = Instant::now() + BECOMING;
+    loop {
+        match fs::read(Path::new(&format!("/proc/{pid}/environ"))) {
+            Ok(bytes) if bytes.is_empty() && Instant::now() < until => {
+                let line = fs::read(Path::new(&format!("/proc/{pid}/stat"))).unwrap_or_default();
+                if !is_becoming_a_program(&line) {
+                    return Ok(Some(bytes));
+                }
+                std::thread::yield_now();
+            }
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Err(Unreadable),
+            Err(_) => return Ok(None),
+        }
     }
 }
 
@@ -98,7 +131,7 @@ pub(crate) fn boot_id() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Row, parse_stat};
+    use super::{Row, is_becoming_a_program, parse_stat};
 
     fn line(name: &str, state: &str, threads: u32) -> String {
         format!("7 ({name}) {state} 3 5 6 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {threads} 0 4711 1 1\n")
@@ -116,6 +149,32 @@ mod tests {
     fn a_process_whose_first_thread_ended_lives_on() {
         assert!(parse_stat(line("x", "Z", 1).as_bytes()).unwrap().ended);
         assert!(!parse_stat(line("x", "Z", 2).as_bytes()).unwrap().ended);
+    }
+
+    #[test]
+    fn only_what_has_memory_but_no_environment_yet_is_becoming_a_program() {
+        let line = |memory: u32, environment_end: u32| {
+            format!(
+                "{} {memory} 1{} {environment_end} 0\n",
+                line("x", "S", 1).trim_end_matches(" 1 1\n"),
+                " 2".repeat(26)
+            )
+        };
+        assert_eq!(line(9, 8).split(' ').nth(22), Some("9"), "the 23rd field");
+        assert_eq!(line(9, 8).split(' ').nth(50), Some("8"), "the 51st field");
+        assert!(is_becoming_a_program(line(9, 0).as_bytes()));
+        for other in [line(9, 8), line(0, 0)] {
+            assert!(!is_becoming_a_program(other.as_bytes()), "{other}");
+        }
+        assert!(!is_becoming_a_program(b""));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn whoever_is_created_next_changes_what_was_given_out_last() {
+        let before = super::last_created().unwrap();
+        std::thread::spawn(|| ()).join().unwrap();
+        assert_ne!(super::last_created().unwrap(), before);
     }
 
     #[test]

@@ -204,13 +204,56 @@ impl ExecutionResult {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, ExecutionResult, Exit};
+    use super::{Ended, ExecutionResult, Exit, RESULT_SCHEMA};
 
     #[test]
     fn an_exit_reads_as_a_person_says_it() {
         assert_eq!(Exit::Code(3).to_string(), "exit status 3");
         assert_eq!(Exit::Signal(9).to_string(), "signal SIGKILL (9)");
         assert_eq!(Exit::Signal(40).to_string(), "signal 40");
+    }
+
+    /// What schema 2 holds, in its order. Another list needs another number.
+    const FIELDS: [&str; 19] = [
+        "schema",
+        "ended",
+        "exit",
+        "pid",
+        "timed_out",
+        "idle_timed_out",
+        "output_limit",
+        "guardian_lost",
+        "cancelled",
+        "transition_seen",
+        "ladder",
+        "leaked",
+        "leaked_count",
+        "survivors",
+        "output",
+        "usage",
+        "stages",
+        "wall_ms",
+        "suspended_ms",
+    ];
+
+    #[test]
+    fn a_result_has_the_same_fields_whatever_happened() {
+        assert_eq!(RESULT_SCHEMA, 2);
+        let endings = [
+            Ended::Exited,
+            Ended::Transition,
+            Ended::TimedOut,
+            Ended::IdleTimedOut,
+            Ended::OutputLimit,
+            Ended::Interrupted,
+            Ended::GuardianLost,
+            Ended::CouldNotStart { reason: "no such file".into() },
+        ];
+        for ended in endings {
+            let value = serde_json::to_value(ExecutionResult::without_process(ended, None)).unwrap();
+            let fields: Vec<&String> = value.as_object().unwrap().keys().collect();
+            assert_eq!(fields, FIELDS, "{value}");
+        }
     }
 
     /// A result as version 1 wrote it.

@@ -21,6 +21,7 @@ pub(crate) fn give_source(source: Option<OwnedFd>) {
 
 /// A watch on one row.
 #[derive(Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "without a watch nobody asks for which row it is"))]
 pub(crate) struct RowWatch {
     folder: PathBuf,
     name: OsString,

@@ -176,7 +176,13 @@ impl Session<'_, '_> {
 
     /// Looks at the row if it was touched, and one last time before an end would be called another.
     fn look_at_row(&mut self, leader_ended: bool, inputs: &mut Vec<Input>) {
-        if self.supervisor.flags().transition_seen || self.supervisor.stage() != Stage::Running {
+        // On a busy machine the news that the agent runs and that it has ended may come together.
+        let has_run = match self.supervisor.stage() {
+            Stage::Running => true,
+            Stage::Acquired => leader_ended,
+            _ => false,
+        };
+        if self.supervisor.flags().transition_seen || !has_run {
             return;
         }
         let touched = self.row.as_mut().is_some_and(RowWatch::was_touched);

@@ -29,6 +29,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// What is still there after this, in uninterruptible sleep, is reported instead of waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often whoever was created during a look is followed; a machine on which that never ends has its own troubles.
+const FOLLOWED: usize = 100;
+
 /// How leftovers of one session are recognised.
 #[derive(Clone, Copy, Debug)]
 pub struct Leftovers<'a> {
@@ -62,7 +65,7 @@ pub fn sweep(leftovers: &Leftovers<'_>) -> Swept {
     loop {
         let asking = started.elapsed() < GRACE;
         let round = if asking { ask(leftovers, &mut found) } else { kill(leftovers, &mut found) };
-        if round.matching.is_empty() || started.elapsed() >= PATIENCE {
+        if (round.matching.is_empty() && round.is_complete) || started.elapsed() >= PATIENCE {
             return Swept::new(found, &round);
         }
         let at_most = if asking { GRACE.saturating_sub(started.elapsed()) } else { FALLBACK };
@@ -109,7 +112,7 @@ impl Swept {
         let (left, ended): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(id, (_, refused))| *refused || alive.contains(id));
         let named = |part: Vec<(_, (LeakedProcess, bool))>| part.into_iter().map(|(_, (process, _))| process).collect();
-        Self { ended: named(ended), left: named(left), unreadable: last.unreadable }
+        Self { ended: named(ended), left: named(left), unreadable: last.unreadable.len() }
     }
 }
 
@@ -141,6 +144,7 @@ fn request(handle: &Handle) -> bool {
 /// Stops everything, until nothing new is found, and only then asks all of it to end: a shell whose child ended first would
 /// go on with its next line.
 fn freeze_and_ask(leftovers: &Leftovers<'_>, found: &mut Found) {
+    let started = Instant::now();
     loop {
         let known = found.len();
         let round = search(leftovers.token_hash, |handle| {
@@ -149,7 +153,7 @@ fn freeze_and_ask(leftovers: &Leftovers<'_>, found: &mut Found) {
             }
             true
         });
-        if found.len() == known {
+        if (found.len() == known && round.is_complete) || started.elapsed() >= GRACE {
             for handle in &round.matching {
                 let _gone_already = handle.signal(Signal::TERM);
             }
@@ -171,26 +175,56 @@ fn kill(leftovers: &Leftovers<'_>, found: &mut Found) -> Round {
 }
 
 /// One look at the process table.
+#[derive(Default)]
 struct Round {
     matching: Vec<Handle>,
-    unreadable: usize,
+    unreadable: BTreeSet<i32>,
+    /// Nobody was created behind its back, so what is not in it is not there.
+    is_complete: bool,
 }
 
 /// Hands every match to `act`, at once; keeps those it answers for with `true`.
+///
+/// A list of processes is out of date as soon as it is read: one that forks and exits all the time is never in it. So whoever was
+/// created meanwhile is looked at too, until nobody was.
 fn search(token_hash: &str, mut act: impl FnMut(&Handle) -> bool) -> Round {
     let exempt = with_ancestors(rustix::process::getpid().as_raw_pid(), |pid| Some(process_table::read(pid)?.parent));
     let user = rustix::process::getuid().as_raw();
-    let mut round = Round { matching: Vec::new(), unreadable: 0 };
-    for row in process_table::all().filter(|row| !row.ended && !exempt.contains(&row.pid)) {
+    let mut round = Round::default();
+    let mut look_at = |row: Row, round: &mut Round| {
+        if row.ended || exempt.contains(&row.pid) {
+            return;
+        }
         match process_table::environment(row.pid) {
             Ok(Some(environment)) if holds_token(&environment, token_hash) => {
                 round.matching.extend(take_hold(&row, token_hash).filter(|handle| act(handle)));
             }
-            Ok(_) => {}
-            Err(Unreadable) => round.unreadable += usize::from(process_table::user(row.pid) == Some(user)),
+            Err(Unreadable) if process_table::user(row.pid) == Some(user) => {
+                round.unreadable.insert(row.pid);
+            }
+            Ok(_) | Err(Unreadable) => {}
         }
+    };
+    let mut last = process_table::last_created();
+    process_table::all().for_each(|row| look_at(row, &mut round));
+    for _ in 0..FOLLOWED {
+        let now = process_table::last_created();
+        if now == last {
+            round.is_complete = true;
+            break;
+        }
+        created_between(last, now).for_each(|row| look_at(row, &mut round));
+        last = now;
     }
     round
+}
+
+/// Who was created after `last` up to `now`. Numbers begin again at the bottom when they are used up.
+fn created_between(last: Option<i32>, now: Option<i32>) -> Box<dyn Iterator<Item = Row>> {
+    match (last, now) {
+        (Some(last), Some(now)) if last < now => Box::new((last + 1..=now).rev().filter_map(process_table::read)),
+        _ => Box::new(process_table::all()),
+    }
 }
 
 /// Takes hold of a process and looks again, since only what is held cannot be exchanged for another.

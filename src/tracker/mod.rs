@@ -1,6 +1,7 @@
 //! The rows of all tasks: pure transition rules, pure ready order, remediation, and the durable store.
 
 mod batch;
+pub mod breaker;
 mod convert;
 pub mod desk;
 mod escalation;

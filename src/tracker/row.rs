@@ -12,6 +12,9 @@ use crate::plan::Work;
 /// The schema number that this version writes into `state/state.json` and every row.
 pub const SCHEMA: u32 = 2;
 
+/// How the note of a submit begins that declares that nothing had to be changed.
+pub(super) const NO_CHANGE: &str = "no change: ";
+
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,6 +79,8 @@ pub enum Action {
     Wait,
     /// The coordinator undid what a session did to the row.
     Quarantine,
+    /// The coordinator undid a review whose session had changed files.
+    Void,
     /// An event of an older schema that has no counterpart; its name is in the note.
     Other,
 }
@@ -221,6 +226,18 @@ impl Row {
         let since_answer = self.events.iter().rev().take_while(|event| event.action != Action::Answer);
         u32::try_from(since_answer.filter(|event| matches!(event.action, Action::Claim | Action::Review)).count())
             .unwrap_or(u32::MAX)
+    }
+
+    /// How many reviews of what was last submitted were undone since a person last answered.
+    pub fn voided_reviews(&self) -> usize {
+        let ends = |event: &&Event| !matches!(event.action, Action::Submit | Action::Answer);
+        self.events.iter().rev().take_while(ends).filter(|event| event.action == Action::Void).count()
+    }
+
+    /// Why the executor says that nothing had to be changed, if it said so when it submitted last.
+    pub fn declared_no_change(&self) -> Option<&str> {
+        let submit = self.events.iter().rev().find(|event| event.action == Action::Submit)?;
+        submit.note.as_deref()?.strip_prefix(NO_CHANGE)
     }
 
     /// The last event, if there is one.

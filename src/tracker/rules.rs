@@ -8,7 +8,7 @@ mod guards;
 use crate::ids::{AgentId, TaskId};
 use crate::plan::Work;
 
-use super::row::{Action, Claim, Event, Row, SCHEMA, Status};
+use super::row::{Action, Claim, Event, NO_CHANGE, Row, SCHEMA, Status};
 
 pub use super::step::{Actor, Blocker, Refusal, Step};
 pub use faults::faults;
@@ -79,6 +79,7 @@ impl Change<'_> {
             Step::Submit { evidence, no_change } => self.submit(next, evidence, no_change),
             Step::Approve { evidence } => self.approve(next, evidence),
             Step::Reject { reason, handoff } => self.reject(next, reason, handoff),
+            Step::SendBack { reason, handoff } => self.send_back(next, reason, handoff),
             Step::Escalate { reason, handoff, blocker } => {
                 let from = self.held_status("be escalated")?;
                 self.expect_holder("escalate")?;
@@ -94,6 +95,11 @@ impl Change<'_> {
                 self.expect_coordinator("quarantine")?;
                 *next = quarantined(self.row, before, &reason, handoff);
                 Ok(Done::new(Action::Quarantine, reason))
+            }
+            Step::Void { before, reason, handoff } => {
+                self.expect_coordinator("void a review of")?;
+                *next = restored(self.row, before, handoff);
+                Ok(Done::new(Action::Void, reason))
             }
         }
     }
@@ -151,7 +157,7 @@ impl Change<'_> {
         next.status = Status::Review;
         next.reason = None;
         next.evidence = evidence.or(next.evidence.take());
-        Ok(Done::new(Action::Submit, no_change.map(|why| format!("no change: {why}"))))
+        Ok(Done::new(Action::Submit, no_change.map(|why| format!("{NO_CHANGE}{why}"))))
     }
 
     fn approve(&self, next: &mut Row, evidence: Option<String>) -> Result<Done, Refusal> {
@@ -168,6 +174,16 @@ impl Change<'_> {
         if reason.trim().is_empty() {
             return Err(Refusal::new("a reject carries its reason", "say with --reason what has to change"));
         }
+        next.status = Status::Todo;
+        next.owner = None;
+        next.handoff = Some(handoff);
+        next.reason = Some(reason.clone());
+        Ok(Done::new(Action::Reject, reason))
+    }
+
+    fn send_back(&self, next: &mut Row, reason: String, handoff: String) -> Result<Done, Refusal> {
+        self.expect_coordinator("send back")?;
+        self.expect_status(Status::Review, "sent back")?;
         next.status = Status::Todo;
         next.owner = None;
         next.handoff = Some(handoff);
@@ -264,15 +280,7 @@ fn go_on(next: &mut Row) {
 
 /// The row as it was before the session, with all that happened since kept in its history, waiting for a person.
 fn quarantined(row: &Row, before: &Row, reason: &str, handoff: String) -> Row {
-    let mut next = Row {
-        schema: SCHEMA,
-        events: row.events.clone(),
-        agents: row.agents.clone(),
-        attempts: row.attempts,
-        claim: None,
-        handoff: Some(handoff),
-        ..before.clone()
-    };
+    let mut next = restored(row, before, handoff);
     let from = match before.status {
         Status::Review => Status::Review,
         Status::Blocked => before.blocked_from.unwrap_or_default(),
@@ -280,6 +288,19 @@ fn quarantined(row: &Row, before: &Row, reason: &str, handoff: String) -> Row {
     };
     block(&mut next, from, reason.to_owned(), Blocker::Person);
     next
+}
+
+/// The row as it was before the session, with all that happened since kept in its history.
+fn restored(row: &Row, before: &Row, handoff: String) -> Row {
+    Row {
+        schema: SCHEMA,
+        events: row.events.clone(),
+        agents: row.agents.clone(),
+        attempts: row.attempts,
+        claim: None,
+        handoff: Some(handoff),
+        ..before.clone()
+    }
 }
 
 #[cfg(test)]

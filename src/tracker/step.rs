@@ -82,6 +82,13 @@ pub enum Step<'a> {
         /// Root-relative path of the text for the next executor.
         handoff: String,
     },
+    /// The coordinator sends work back that it found wanting itself.
+    SendBack {
+        /// Why.
+        reason: String,
+        /// Root-relative path of the text for the next executor.
+        handoff: String,
+    },
     /// A session ends at a blocker.
     Escalate {
         /// Why.
@@ -109,6 +116,15 @@ pub enum Step<'a> {
     Wait {
         /// Why.
         reason: String,
+    },
+    /// What a reviewer's session did to the row is undone, and the task waits for another review.
+    Void {
+        /// The row as it was before the session's claim.
+        before: &'a Row,
+        /// Why.
+        reason: String,
+        /// Root-relative path of the report.
+        handoff: String,
     },
     /// What a session did to the row is undone, and the task waits for a person.
     Quarantine {

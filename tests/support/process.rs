@@ -159,6 +159,12 @@ impl Running {
 
     /// Kills the coordinator and its session's guardian, so that nobody is left to end the session.
     pub fn kill_with_guardian(&self) {
+        let guardian = self.kill_with_stopped_guardian();
+        kill_process(guardian, Signal::KILL).expect("the guardian is there");
+    }
+
+    /// Kills the coordinator, and leaves a guardian that does nothing before it is told to go on.
+    pub fn kill_with_stopped_guardian(&self) -> Pid {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).expect("the process we started is there");
         let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
         let children: Vec<i32> = lists
@@ -166,10 +172,10 @@ impl Running {
             .collect();
         let [guardian] = children[..] else { panic!("a coordinator with a session has one child, not {children:?}") };
         let guardian = Pid::from_raw(guardian).expect("a process has an id");
-        // Stopped first, so that it does nothing once the coordinator is gone; it stays until it is killed.
+        // Stopped first, so that it does nothing once the coordinator is gone.
         kill_process(guardian, Signal::STOP).expect("the guardian is there");
         self.signal(Signal::KILL);
-        kill_process(guardian, Signal::KILL).expect("the guardian is there");
+        guardian
     }
 
     /// Waits for its end; past the deadline it is killed and the test fails.

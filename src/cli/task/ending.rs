@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use crate::commit::AgentMessage;
+use crate::coordinator::declared;
 use crate::coordinator::failure::Failure;
 use crate::fs;
 use crate::ids::TaskId;
+use crate::plan::Work;
 use crate::tracker::desk::{Caller, Changed, handoff_path};
 use crate::tracker::remediation::Issue;
 use crate::tracker::rules::Step;
 use crate::tracker::store::Batch;
+use crate::verdict::NOTHING_CHANGED;
 
 use super::super::host;
 use super::text::{bounded, text_of};
@@ -28,6 +31,9 @@ impl Bench<'_> {
         let task = self.task(id.as_deref())?;
         let (caller, _no_run_meanwhile) = self.caller()?;
         let message = checked_message(&message)?;
+        if matches!(verb, Verb::Submit { no_change: None, .. }) && caller.token.is_some() {
+            self.refuse_nothing(&task)?;
+        }
         let evidence = match verb {
             Verb::Submit { evidence, .. } | Verb::Approve { evidence, .. } => {
                 self.evidence(evidence.as_deref(), &caller, &task)?
@@ -64,6 +70,18 @@ impl Bench<'_> {
         };
         let subject = format!("Record {} of {task} by hand", changed.row.status);
         Ok(said(&task, &changed).recorded(subject, named))
+    }
+
+    /// Refuses a session's submit when nothing in its scope was changed. Where that cannot be told, the coordinator finds out.
+    fn refuse_nothing(&self, task: &TaskId) -> Result<(), Failure> {
+        let card = self.desk.card(task)?;
+        let row = self.desk.store().read_row(&card.stage, task)?;
+        let Some(claim) = row.claim.filter(|claim| claim.work == Work::Claim) else { return Ok(()) };
+        let workspace = self.host.variable("RUNNER_PROJECT_ROOT").map_or(self.project.root(), Path::new);
+        match declared::changes_scope(workspace, self.host, &claim.scope) {
+            Some(false) => Err(Failure::Usage { what: format!("{task} cannot be submitted: {NOTHING_CHANGED}") }),
+            Some(true) | None => Ok(()),
+        }
     }
 
     fn reject(&self, task: &TaskId, caller: &Caller, reason: &str) -> Result<Changed, Failure> {

@@ -8,12 +8,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::scratch::{BLOCK, punch};
+use super::scratch::{BLOCK, punch, whole_pieces};
 
 /// The line that states the gap is at most this long.
 const GAP: u64 = 64;
-/// Space is given back in pieces of at least this size.
-const PUNCH_AT: u64 = 64 << 10;
 
 /// One log that is being written.
 #[derive(Debug)]
@@ -73,8 +71,8 @@ impl Log {
         let newest = limit.saturating_sub(self.head + GAP);
         let tail = self.end.saturating_sub(newest).max(self.tail.unwrap_or(0)).max(self.head + GAP);
         self.tail = Some(tail.min(self.end.max(self.head + GAP)));
-        if tail - self.punched >= PUNCH_AT {
-            self.give_back(tail, limit)?;
+        if whole_pieces(tail) > self.punched {
+            self.give_back(whole_pieces(tail), limit)?;
         }
         Ok(())
     }
@@ -184,6 +182,24 @@ mod tests {
         assert_eq!((log.finish().unwrap(), log.left_out()), (17, 1040));
         let text = String::from_utf8(content(&file)).unwrap();
         assert_eq!(text, "abcdefghij\n[runner: 1040 bytes are left out here]\nthe end");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_space_of_the_gap_is_given_back_while_the_log_is_written() {
+        use std::os::unix::fs::MetadataExt;
+
+        let file = tempfile::tempfile().unwrap();
+        let mut log = Log::new(file.try_clone().unwrap(), 100_000);
+        let all = stream(40_000_000);
+        for piece in all.chunks(50_000) {
+            log.append(piece).unwrap();
+            log.keep_within(400_000).unwrap();
+            // Blocks of 512 bytes. Some file systems allocate ahead, so this is no exact figure.
+            let blocks = file.metadata().unwrap().blocks();
+            assert!(blocks * 512 <= 1_500_000, "{blocks} blocks");
+        }
+        assert_eq!(file.metadata().unwrap().len(), 40_000_000, "each byte is at its place in the stream");
     }
 
     proptest! {

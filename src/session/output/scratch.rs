@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 const PROBE: usize = 64;
 /// How much is read at a time.
 pub(super) const BLOCK: usize = 256 << 10;
-/// Holes are punched in whole blocks of file systems; less is not worth a call.
+/// Holes are punched between multiples of this, which no file system's block exceeds: a block that two holes only share stays.
 const PUNCH_AT: u64 = 64 << 10;
 
 /// A file without a name that the agent appends to.
@@ -78,13 +78,18 @@ impl Scratch {
 
     /// Gives back the space of what was read, less the last bytes by which the file is recognised.
     pub(super) fn give_back(&mut self) {
-        let up_to = self.position.saturating_sub(PROBE as u64);
-        if up_to.saturating_sub(self.punched) >= PUNCH_AT {
+        let up_to = whole_pieces(self.position.saturating_sub(PROBE as u64));
+        if up_to > self.punched {
             // A file system that cannot keeps the space until the session is over.
             let _punched = punch(&self.file, self.punched, up_to - self.punched);
             self.punched = up_to;
         }
     }
+}
+
+/// The last place up to here where a hole may end.
+pub(super) fn whole_pieces(up_to: u64) -> u64 {
+    up_to - up_to % PUNCH_AT
 }
 
 /// Frees the space of a part of a file, which then reads as zeros (`fallocate(2)`).
@@ -137,5 +142,26 @@ mod tests {
             assert_eq!(scratch.read(&mut buffer).unwrap(), again.len());
             assert!(!scratch.look().unwrap().truncated);
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_space_of_what_was_read_is_given_back_while_the_agent_writes_on() {
+        use std::os::unix::fs::MetadataExt;
+
+        let (mut agent, mut scratch) = pair();
+        let piece = vec![b'x'; 70_001];
+        let mut buffer = vec![0; super::BLOCK];
+        for _ in 0..400 {
+            agent.write_all(&piece).unwrap();
+            while scratch.look().unwrap().unread > 0 {
+                let _got = scratch.read(&mut buffer).unwrap();
+                scratch.give_back();
+            }
+        }
+        let metadata = agent.metadata().unwrap();
+        assert_eq!(metadata.len(), 400 * 70_001);
+        // Blocks of 512 bytes. Some file systems allocate ahead, so this is no exact figure.
+        assert!(metadata.blocks() * 512 <= 1 << 20, "{} blocks", metadata.blocks());
     }
 }

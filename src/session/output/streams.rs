@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::log::Log;
 use super::record::{DrainStatus, LimitAction, OutputBounds, OutputRecord, StreamRecord};
 use super::scratch::{BLOCK, Scratch};
 use crate::fs;
-use crate::session::row_watch::{give_source, take_source};
+use crate::session::row_watch::give_source;
 
 /// After a look at output that grows all the time, this long passes before the next.
 pub(crate) const PACE: Duration = Duration::from_millis(4);
@@ -198,7 +198,9 @@ impl GrowthWatch {
 impl GrowthWatch {
     /// Files without a name are watched by their descriptors.
     fn new(files: &[File]) -> Self {
+        use crate::session::row_watch::take_source;
         use rustix::fs::inotify::{WatchFlags, add_watch};
+        use std::os::fd::AsRawFd;
         let mut watch = Self { source: take_source(), watches: Vec::new() };
         for file in files {
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -122,6 +122,16 @@ fn a_transition_wins_over_the_exit_seen_with_it() {
 }
 
 #[test]
+fn a_session_of_which_everything_is_seen_in_one_wake_up_has_made_its_transition() {
+    let mut supervisor = Supervisor::new(LIMITS, Owner::Guardian);
+    let _acquired = supervisor.step(vec![Input::Acquired], at(0));
+    let ended = Input::LeaderEnded { survivors: false };
+    let actions = step_and_read(&mut supervisor, &[ended, Input::Transition, Input::Started], at(1));
+    assert!(actions.finished && supervisor.flags().transition_seen);
+    assert_eq!((supervisor.primary(), supervisor.ladder()), (Ended::Transition, Ladder::NotNeeded));
+}
+
+#[test]
 fn an_exit_wins_over_the_wall_limit_seen_with_it() {
     let (supervisor, _) = run(&[(100, &[Input::LeaderEnded { survivors: false }])]);
     assert_eq!((supervisor.primary(), supervisor.flags().timed_out), (Ended::Exited, false));
