@@ -1,6 +1,7 @@
 //! The clock: made once in `main`, handed down to whoever needs the time of day.
 
-use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 
 /// A source of the time of day; a test can fix it.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +23,11 @@ impl Clock {
     pub fn stamp(self) -> String {
         let now = (self.0)();
         Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+    }
+
+    /// Now, in this machine's zone: the one in which agents tell the time.
+    pub fn local(self) -> Zoned {
+        self.now().to_zoned(TimeZone::system())
     }
 
     /// Now.

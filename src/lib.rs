@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! ids relpath fs lock clock project tokens   names, paths, the file door, kernel locks, the clock, places, figures
-//!   └─ strict → config → plan → tracker      configuration, cards, rows and their rules
+//!   └─ strict → agents → config              what agents print and need, configuration
+//!        → plan → tracker                    cards, rows and their rules
 //!        └─ prompt → session → workspace     one bounded prompt, one process tree, the tree it changes
 //!             └─ verdict → commit → evidence what it comes to, the commit, the record
 //!                  └─ observe → report       facts, and the only writer to standard output and error
@@ -15,6 +16,7 @@
 #[cfg(not(unix))]
 compile_error!("runner needs process groups, signals and file modes of a Unix system: use Linux, macOS or WSL");
 
+pub mod agents;
 pub mod cli;
 pub mod clock;
 pub mod commit;

@@ -216,6 +216,7 @@ mod tests {
             after,
             tampering: &texts(tampering),
             violations: &texts(violations),
+            changed: true,
             result,
             tail: "the last words\n",
         })
@@ -311,6 +312,7 @@ mod tests {
                 after,
                 tampering: &[],
                 violations: &[],
+                changed: false,
                 result: &exited(1),
                 tail,
             })
@@ -321,6 +323,51 @@ mod tests {
         assert_eq!(judged(&row(Status::Blocked, ("auto-q", Action::Escalate)), ""), Verdict::Blocked);
         let without = "the agent ended with exit status 1 without approve, reject or escalate; it printed nothing";
         assert_eq!(judged(&submitted(), " \n"), Verdict::Escalate { reason: without.to_owned() });
+    }
+
+    #[test]
+    fn a_submit_that_changed_nothing_stands_only_if_it_says_so() {
+        let judged = |after: &Row, changed: bool| {
+            judge(Facts {
+                agent: &"auto-a".parse().unwrap(),
+                work: Work::Claim,
+                after,
+                tampering: &[],
+                violations: &[],
+                changed,
+                result: &exited(0),
+                tail: "",
+            })
+        };
+        let refused = Verdict::SendBack { reason: NOTHING_CHANGED.to_owned() };
+        assert_eq!(judged(&submitted(), false), refused);
+        assert_eq!(judged(&submitted(), true), Verdict::Stands(Status::Review));
+        let mut declared = submitted();
+        declared.events[0].note = Some("no change: it was there already".to_owned());
+        assert_eq!(judged(&declared, false), Verdict::Stands(Status::Review));
+        assert_eq!(judged(&blocked(), false), Verdict::Blocked, "a blocker needs no change");
+    }
+
+    #[test]
+    fn a_reviewer_that_changed_files_has_no_verdict_and_tampering_is_worse() {
+        let judged = |after: &Row, tampering: &[String]| {
+            judge(Facts {
+                agent: &"auto-q".parse().unwrap(),
+                work: Work::Review,
+                after,
+                tampering,
+                violations: &["src/a.rs".to_owned()],
+                changed: false,
+                result: &exited(0),
+                tail: "",
+            })
+        };
+        let reason = "the reviewer changed files, so its verdict is void: src/a.rs".to_owned();
+        for after in [row(Status::Done, ("auto-q", Action::Approve)), submitted()] {
+            assert_eq!(judged(&after, &[]), Verdict::Void { reason: reason.clone() });
+        }
+        let tampered = judged(&submitted(), &["planning/x".to_owned()]);
+        assert!(matches!(tampered, Verdict::Quarantine { tampering: true, .. }), "{tampered:?}");
     }
 
     #[test]
@@ -346,6 +393,7 @@ mod tests {
                 after: &after,
                 tampering,
                 violations,
+                changed: true,
                 result: &result,
                 tail,
             })

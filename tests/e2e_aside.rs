@@ -106,9 +106,10 @@ fn a_lease_of_the_root_is_on_record_however_the_session_ended() {
     assert_eq!(workspace["steps"], json!(["acquire", "reset", "check", "release"]));
     assert_eq!(workspace["contamination"], json!([]));
     assert_eq!(workspace["path"], project.root().display().to_string());
-    project.agent_on(&[("*/review", "echo more >>README.md; approve")]);
+    let project = Project::new();
+    project.agent_on(&[("*/claim", "work; echo more >>README.md; submit")]);
     project.run(&[]).stopped(2, "git_error");
-    let agent = &project.sessions()[1].agent;
+    let agent = &project.sessions()[0].agent;
     let workspace = &project.run_json(agent)["workspace"];
     assert_eq!(workspace["steps"], json!(["acquire", "reset", "check", "quarantine"]), "the run stopped with it");
     assert_eq!(workspace["contamination"], json!(["scope_violation"]));

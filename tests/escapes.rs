@@ -22,7 +22,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use runner::ids::hex;
-use runner::session::{Ended, ExecutionResult, Leftovers, Limits, Signals, identity, run, sweep};
+use runner::session::{Ended, ExecutionResult, Leftovers, Limits, Signals, StopSignal, identity, run, sweep};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open, pidfd_send_signal};
 use session_support::{LONG, Sandbox};
@@ -198,6 +198,7 @@ fn coordinator_of_a_cell() {
         idle_timeout: (end == "idle timeout").then_some(limit),
         exit_grace: GRACE,
         kill_grace: GRACE,
+        stop: StopSignal::Terminate,
         drain: GRACE,
     };
     let sandbox = session_support::Place(&folder);

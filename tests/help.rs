@@ -17,7 +17,7 @@ fn the_help_of_the_program() {
 
 #[test]
 fn the_help_of_each_subcommand() {
-    for name in ["demo", "init", "recover", "task"] {
+    for name in ["agents", "demo", "init", "recover", "task"] {
         insta::assert_snapshot!(format!("runner_{name}"), help(name));
     }
 }

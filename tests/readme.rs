@@ -240,7 +240,10 @@ fn the_configuration_table_names_exactly_the_keys_that_are_accepted() {
 fn the_configuration_table_has_the_defaults_and_the_ranges_of_the_code() {
     for (key, cell) in configuration_rows(&page("README.md")) {
         let Some(default) = default_of(&cell) else {
-            assert!(["argv", "context_files", "report"].contains(&key.as_str()), "the table has no default for {key}");
+            assert!(
+                ["agent", "argv", "context_files", "report"].contains(&key.as_str()),
+                "the table has no default for {key}"
+            );
             continue;
         };
         assert_eq!(config(&key, &default).as_ref(), Ok(&Config::default()), "{key}: {default}");

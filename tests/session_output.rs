@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 use runner::session::{DrainStatus, Ended, ExecutionResult, Exit, LimitAction, Limits, OutputBounds, Signals, run};
-use session_support::{LIMITS, Sandbox};
+use session_support::{LIMITS, Row, Sandbox};
 
 const BOUNDS: OutputBounds =
     OutputBounds { stdout: 400_000, stderr: 100_000, combined: 400_000, action: LimitAction::Keep };
@@ -17,6 +17,19 @@ fn run_with(sandbox: &Sandbox, script: &str, output: OutputBounds) -> ExecutionR
     let mut launch = sandbox.launch(&["sh", "-c", script], LIMITS);
     launch.output = output;
     run(&launch, &mut sandbox.row(), &Signals::none())
+}
+
+/// Runs a script; what was shown of its output meanwhile.
+fn shown(sandbox: &Sandbox, script: &str, output: OutputBounds) -> (ExecutionResult, Row) {
+    let mut launch = sandbox.launch(&["sh", "-c", script], LIMITS);
+    launch.output = output;
+    let mut row = sandbox.row();
+    let result = run(&launch, &mut row, &Signals::none());
+    (result, row)
+}
+
+fn numbered(word: &str, numbers: std::ops::Range<u32>) -> Vec<u8> {
+    numbers.flat_map(|number| format!("{word}{number}\n").into_bytes()).collect()
 }
 
 fn log(sandbox: &Sandbox, name: &str) -> Vec<u8> {
@@ -33,6 +46,38 @@ fn what_was_written_just_before_the_exit_is_in_the_log() {
     assert_eq!((result.output.drain, result.output.unread), (DrainStatus::Complete, 0));
     assert_eq!((result.output.stdout.written, result.output.stdout.left_out), (300_013, 0));
     assert!(!result.output.stdout.truncated_by_agent && !result.output.stderr.truncated_by_agent);
+}
+
+#[test]
+fn who_listens_is_shown_all_of_both_streams_in_order_also_what_comes_just_before_the_exit() {
+    let sandbox = Sandbox::new();
+    let script = "i=0; while [ $i -lt 3000 ]; do echo line $i; echo bad $i >&2; i=$((i + 1)); done; printf end";
+    let (_, row) = shown(&sandbox, script, OutputBounds::default());
+    assert!(row.shown[0] == [numbered("line ", 0..3000), b"end".to_vec()].concat());
+    assert!(row.shown[1] == numbered("bad ", 0..3000));
+    assert_eq!(row.missed, [0, 0]);
+}
+
+#[test]
+fn who_listens_is_shown_what_the_log_leaves_out_too() {
+    let sandbox = Sandbox::new();
+    let script = "i=0; while [ $i -lt 10 ]; do head -c 1000000 /dev/zero | tr '\\0' $i; echo; i=$((i + 1)); done
+        seq 1 200000 >&2";
+    let (result, row) = shown(&sandbox, script, BOUNDS);
+    let wanted: Vec<u8> =
+        (0..10).flat_map(|i| [format!("{i}").repeat(1_000_000), "\n".to_owned()].concat().into_bytes()).collect();
+    assert!(result.output.stdout.left_out > 9_000_000 && row.shown[0] == wanted, "{} bytes", row.shown[0].len());
+    assert!(result.output.stderr.left_out > 1_000_000 && row.shown[1] == numbered("", 1..200_001));
+    assert_eq!(row.missed, [0, 0]);
+    assert!(log(&sandbox, "stdout").len() <= 400_000 && log(&sandbox, "stdout").ends_with(b"9\n"));
+}
+
+#[test]
+fn who_listens_is_told_that_an_agent_cut_its_output_off() {
+    let sandbox = Sandbox::new();
+    let script = "echo before >&2; while ! grep -q before logs/stderr; do :; done; : > /dev/stderr; echo after >&2";
+    let (_, row) = shown(&sandbox, script, BOUNDS);
+    assert_eq!((row.shown[1].as_slice(), row.missed), (&b"before\nafter\n"[..], [0, 1]));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner::session::{Ended, ExecutionResult, Exit, Ladder, Limits, Signals, Watched, run};
+use runner::session::{Ended, ExecutionResult, Exit, Ladder, Limits, Signals, StopSignal, Watched, run};
 use session_support::{IMPATIENT, LIMITS, STAY, STAY_STUBBORNLY, Sandbox};
 
 fn after_exit_of(start: &str, limits: Limits) -> ExecutionResult {
@@ -51,6 +51,19 @@ fn a_leader_that_ignores_the_request_is_killed() {
     sandbox.assert_dead();
     assert_eq!((result.ended, result.exit), (Ended::Transition, Some(Exit::Signal(9))));
     assert_eq!(result.ladder, Ladder::Killed);
+}
+
+#[test]
+fn an_agent_that_cleans_up_on_int_gets_int_and_what_left_its_group_term() {
+    let mut sandbox = Sandbox::new();
+    let script = "trap 'echo cleaned; exit 1' INT
+        setsid sh -c 'exec 9>life; echo alive >&9; echo > ready; exec sleep 600' & read _ < ready
+        echo review > rows/row; sleep 600";
+    let limits = Limits { exit_grace: Duration::ZERO, stop: StopSignal::Interrupt, ..LIMITS };
+    let result = sandbox.run(script, limits);
+    sandbox.assert_dead();
+    assert_eq!((result.exit, sandbox.stdout().as_str()), (Some(Exit::Code(1)), "cleaned\n"));
+    assert_eq!((result.ended, result.ladder), (Ended::Transition, Ladder::Terminated));
 }
 
 #[test]

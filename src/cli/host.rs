@@ -18,6 +18,7 @@ pub(super) fn host() -> Host {
         environment: std::env::vars_os().collect(),
         binary: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("runner")),
         temporary: std::env::temp_dir(),
+        is_root: rustix::process::geteuid().is_root(),
     }
 }
 

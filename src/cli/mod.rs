@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, and the only reader of the process's environment.
 
+mod agents;
 mod demo;
 mod host;
 mod init;
@@ -58,6 +59,8 @@ struct Place {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// List the agents that can be started by their name, what this machine has of them, and their known limits
+    Agents(agents::AgentsArgs),
     /// Lay down a small sample project, make it a git repository and run it with a scripted agent
     Demo(demo::DemoArgs),
     /// Lay down the skeleton of a plan in your repository; files that are there stay as they are
@@ -87,6 +90,7 @@ pub fn main() -> u8 {
     }
     let outcome = match &cli.command {
         None => run::run(&cli.place, &cli.run, &host),
+        Some(Command::Agents(args)) => agents::run(args, &host),
         Some(Command::Demo(args)) => demo::run(args, &host),
         Some(Command::Init(args)) => init::run(&cli.place, args, &host),
         Some(Command::Recover(args)) => recover::run(&cli.place, args, &host),
@@ -98,11 +102,15 @@ pub fn main() -> u8 {
 
 /// An option that would silently mean nothing for the subcommand.
 fn misplaced(cli: &Cli) -> Option<clap::Error> {
+    let is_placed = cli.place.root.is_some() || cli.place.config.as_os_str() != DEFAULT_CONFIG;
     let text = match &cli.command {
         Some(_) if cli.run != run::RunArgs::default() => {
             "--stage, --task, --max-sessions, --dry-run and --quiet are for a run of the plan, which has no subcommand"
         }
-        Some(Command::Demo(_)) if cli.place.root.is_some() || cli.place.config.as_os_str() != DEFAULT_CONFIG => {
+        Some(Command::Agents(_)) if is_placed => {
+            "this lists the agents of the machine, whatever the project; leave --root and --config out"
+        }
+        Some(Command::Demo(_)) if is_placed => {
             "the demo brings a project and a configuration of its own; name its folder like this: runner demo DIR"
         }
         _ => return None,

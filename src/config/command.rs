@@ -13,9 +13,9 @@ use crate::ids::Role;
 /// A command that cannot be launched on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// Neither `commands_by_role` nor `argv` names a command.
+    /// Neither a command nor an agent is named.
     #[error(
-        "no command is configured for role `{role}`; set `argv` in runner.local.json to your agent's command, as a list of arguments"
+        "no command is configured for role `{role}`; set `agent` in runner.local.json to your agent's name, or `argv` to its command, as a list of arguments"
     )]
     Missing {
         /// The role that was to be launched.

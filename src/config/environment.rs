@@ -8,6 +8,7 @@ use std::ffi::OsString;
 
 use serde_json::Value;
 
+use crate::agents::Needs;
 use crate::ids::Role;
 use crate::strict::Fields;
 
@@ -53,25 +54,36 @@ pub struct EnvironmentRules {
 impl Environment {
     /// The environment an agent of `role` gets out of the coordinator's, before the coordinator adds its own variables.
     ///
-    /// The role's `pass` stands in for the general one; then the general rules apply, then the role's: each drops, then
-    /// sets, so a later `set` wins.
-    pub fn apply(&self, role: &Role, inherited: BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
-        self.with_rules(self.by_role.get(role), inherited)
+    /// The role's `pass` stands in for the general one. Then what the agent's preset needs is dropped and added. Then the general
+    /// rules apply, then the role's: each drops, then sets, so a later `set` wins.
+    pub fn apply(
+        &self,
+        role: &Role,
+        needs: &Needs,
+        inherited: BTreeMap<OsString, OsString>,
+    ) -> BTreeMap<OsString, OsString> {
+        self.with_rules(self.by_role.get(role), needs, inherited)
     }
 
     /// As [`Self::apply`], for a program that acts in no role.
     pub fn apply_general(&self, inherited: BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
-        self.with_rules(None, inherited)
+        self.with_rules(None, &Needs::default(), inherited)
     }
 
     fn with_rules(
         &self,
         own: Option<&EnvironmentRules>,
+        needs: &Needs,
         mut inherited: BTreeMap<OsString, OsString>,
     ) -> BTreeMap<OsString, OsString> {
         let pass = own.and_then(|rules| rules.pass.as_ref()).or(self.general.pass.as_ref());
         if let Some(pass) = pass {
             inherited.retain(|name, _| pass.iter().any(|passed| name == passed.as_str()));
+        }
+        inherited.retain(|name, _| !needs.remove.iter().any(|removed| name == removed));
+        inherited.extend(needs.set.iter().map(|(name, value)| (name.into(), value.into())));
+        for (name, value) in needs.default {
+            inherited.entry(name.into()).or_insert_with(|| value.into());
         }
         for rules in std::iter::once(&self.general).chain(own) {
             inherited.retain(|name, _| !rules.remove.iter().any(|removed| name == removed.as_str()));
@@ -154,8 +166,12 @@ mod tests {
     }
 
     fn applied(environment: &Environment, role: &str) -> String {
+        applied_with(environment, role, &Needs::default())
+    }
+
+    fn applied_with(environment: &Environment, role: &str, needs: &Needs) -> String {
         let inherited = [("HOME", "/h"), ("KEY", "k"), ("PATH", "/bin")].map(|(k, v)| (k.into(), v.into()));
-        let made = environment.apply(&role.parse().unwrap(), inherited.into());
+        let made = environment.apply(&role.parse().unwrap(), needs, inherited.into());
         made.iter().map(|(k, v)| format!("{}={}", k.display(), v.display())).collect::<Vec<_>>().join(" ")
     }
 
@@ -182,5 +198,18 @@ mod tests {
         };
         assert_eq!(applied(&environment, "backend"), "A=1 PATH=/bin");
         assert_eq!(applied(&environment, "qa"), "A=1 HOME=/h");
+    }
+
+    #[test]
+    fn what_an_agent_needs_is_passed_in_any_case_and_the_configuration_has_the_last_word() {
+        let needs = Needs {
+            set: vec![("A", "need"), ("PATH", "need")],
+            default: &[("B", "need"), ("HOME", "need")],
+            remove: &["KEY"],
+        };
+        let environment =
+            Environment { general: rules(&[("A", "1")], &["B"], Some(&["HOME", "KEY"])), by_role: BTreeMap::new() };
+        assert_eq!(applied_with(&environment, "qa", &needs), "A=1 HOME=/h PATH=need");
+        assert_eq!(applied_with(&Environment::default(), "qa", &needs), "A=need B=need HOME=/h PATH=need");
     }
 }

@@ -3,6 +3,7 @@
 //! Owns the keys, their ranges and their defaults (one table in `read.rs`). Never starts a program and never reads the
 //! process's environment: what it needs of that is handed in.
 
+mod agent;
 mod command;
 mod environment;
 mod read;
@@ -13,10 +14,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::agents::Dialect;
 use crate::fs::{self, FileError};
 use crate::ids::Role;
 use crate::strict::{self, Fault};
 
+pub use agent::{AgentCommand, ChosenAgent};
 pub use command::{CommandError, Placeholders, expand, find_executable};
 pub use environment::{Environment, EnvironmentRules};
 pub use records::{Report, Retention};
@@ -26,7 +29,7 @@ pub use workspace::{Mode, Workspace};
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// There is no such file.
-    #[error("{} does not exist; copy runner.example.json there and set `argv` to your agent's command", path.display())]
+    #[error("{} does not exist; copy runner.example.json there and set `agent` to your agent's name or `argv` to its command", path.display())]
     Missing {
         /// The file that was asked for.
         path: std::path::PathBuf,
@@ -77,6 +80,12 @@ pub struct Config {
     pub argv: Option<Vec<String>>,
     /// Commands used instead of `argv` for some roles.
     pub commands_by_role: BTreeMap<Role, Vec<String>>,
+    /// The agent that is started by its name, where there is no `argv`.
+    pub agent: Option<ChosenAgent>,
+    /// Agents used instead for some roles.
+    pub agents_by_role: BTreeMap<Role, ChosenAgent>,
+    /// How the output of commands that are written out is read.
+    pub dialect: Dialect,
     /// How many sessions a run may launch.
     pub max_sessions: u32,
     /// How many sessions a task may use over all roles.
@@ -135,15 +144,6 @@ impl Config {
     pub fn limit_sessions(&mut self, sessions: i64) -> Result<(), ConfigError> {
         self.max_sessions = read::max_sessions(sessions).map_err(|fault| ConfigError::Faults(vec![fault]))?;
         Ok(())
-    }
-
-    /// The command for `role`, as configured.
-    pub fn command(&self, role: &Role) -> Result<&[String], CommandError> {
-        self.commands_by_role
-            .get(role)
-            .or(self.argv.as_ref())
-            .map(Vec::as_slice)
-            .ok_or_else(|| CommandError::Missing { role: role.clone() })
     }
 }
 

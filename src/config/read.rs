@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::agent;
 use super::environment::{self, Environment};
 use super::records::{self, Retention};
 use super::workspace::{self, Mode, Workspace};
 use super::{Config, ConfigError, Hooks, OnViolation, Output};
+use crate::agents::Dialect;
 use crate::ids::Role;
 use crate::strict::{Document, Fault, Fields, path_problem, texts_of};
 
@@ -39,22 +41,15 @@ const COMBINED_BYTES: Whole = Whole("combined_bytes", 8_192..=1 << 30, 8 << 20);
 const EXCLUDE: [&str; 5] = ["node_modules", ".venv", "__pycache__", "dist", "coverage"];
 
 /// Keys of later versions.
-const LATER: [&str; 9] = [
-    "agent",
-    "agents_by_role",
-    "dialect",
-    "follow_up_turns",
-    "rework",
-    "verify",
-    "reviewer_differs",
-    "budget",
-    "on_limit",
-];
+const LATER: [&str; 6] = ["follow_up_turns", "rework", "verify", "reviewer_differs", "budget", "on_limit"];
 
 pub(super) fn defaults() -> Config {
     Config {
         argv: None,
         commands_by_role: BTreeMap::new(),
+        agent: None,
+        agents_by_role: BTreeMap::new(),
+        dialect: Dialect::default(),
         max_sessions: MAX_SESSIONS.2,
         max_task_sessions: MAX_TASK_SESSIONS.2,
         max_remediation_depth: MAX_REMEDIATION_DEPTH.2,
@@ -106,6 +101,9 @@ fn config(fields: &mut Fields<'_>) -> Config {
     let config = Config {
         argv: command(fields),
         commands_by_role: commands(fields),
+        agent: agent::agent(fields),
+        agents_by_role: agent::agents(fields),
+        dialect: agent::dialect(fields),
         max_sessions: whole(fields, &MAX_SESSIONS),
         max_task_sessions: whole(fields, &MAX_TASK_SESSIONS),
         max_remediation_depth: whole(fields, &MAX_REMEDIATION_DEPTH),
@@ -237,6 +235,7 @@ fn folder_problem(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::Preset;
     use proptest::prelude::*;
 
     fn parsed(json: &str) -> Result<Config, ConfigError> {
@@ -261,6 +260,7 @@ mod tests {
     fn every_key_is_read() {
         let json = r#"{
             "argv": ["agent", "{prompt_file}"], "commands_by_role": {"qa": ["critic"]},
+            "agent": {"preset": "codex", "model": "m", "extra_args": ["-v"]}, "agents_by_role": {"x": "claude"}, "dialect": "mini",
             "max_sessions": 7, "max_task_sessions": 8, "max_remediation_depth": 0, "timeout_seconds": 0.5,
             "exit_grace_seconds": 0, "kill_grace_seconds": 600, "max_prompt_chars": 48000,
             "idle_timeout_seconds": 90.5, "drain_seconds": 0, "output_limit_action": "end",
@@ -273,8 +273,10 @@ mod tests {
         }"#;
         let config = parsed(json).unwrap();
         let qa: Role = "qa".parse().unwrap();
-        assert_eq!(config.command(&qa).unwrap(), ["critic"]);
-        assert_eq!(config.command(&"other".parse().unwrap()).unwrap(), ["agent", "{prompt_file}"]);
+        assert_eq!(config.agent_of(&qa).unwrap().argv, ["critic"]);
+        assert_eq!(config.agent_of(&"other".parse().unwrap()).unwrap().argv, ["agent", "{prompt_file}"]);
+        assert_eq!((config.agent.unwrap().preset, config.dialect), (Preset::Codex, Dialect::Mini));
+        assert_eq!(config.agents_by_role[&"x".parse().unwrap()].preset, Preset::Claude);
         assert_eq!((config.max_sessions, config.max_task_sessions, config.max_remediation_depth), (7, 8, 0));
         assert_eq!(config.timeout, Duration::from_millis(500));
         assert_eq!((config.exit_grace, config.kill_grace), (Duration::ZERO, Duration::from_mins(10)));
@@ -425,7 +427,7 @@ mod tests {
 
     #[test]
     fn without_any_command_the_role_is_named() {
-        let error = Config::default().command(&"qa".parse().unwrap()).unwrap_err().to_string();
+        let error = Config::default().agent_of(&"qa".parse().unwrap()).unwrap_err().to_string();
         assert!(error.contains("role `qa`") && error.contains("`argv`"), "{error}");
     }
 

@@ -7,14 +7,15 @@ use serde_json::{Value, json};
 use crate::ids::AgentId;
 use crate::observe::SessionName;
 use crate::plan::Plan;
-use crate::prompt::{self, Assignment, PromptFault, Sources};
+use crate::prompt::{self, Assignment, Prompt, Sources};
 use crate::tracker::ready::{self, Board, Part, Ready};
 use crate::tracker::store::Store;
 
 use super::failure::Failure;
 use super::opening::packet_row;
+use super::prepare::{self, Command};
 use super::start::{self, Opening};
-use super::{ground, prepare, site, summary};
+use super::{ground, site, summary};
 use crate::config::Mode;
 
 /// How many sessions ahead a dry run looks.
@@ -29,8 +30,15 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
     let Some(next) = picks.first() else {
         return Ok(nothing_ready(&plan, &board, &part));
     };
-    let (characters, sizes) = prompt_sizes(opening, &plan, (&board, next))?;
-    let (argv, missing) = match command(opening, next) {
+    let prompt = prompt(opening, &plan, (&board, next))?;
+    let sizes: Vec<_> =
+        prompt.sizes.iter().map(|size| json!({"part": size.part, "characters": size.characters})).collect();
+    let characters = prompt.text.chars().count();
+    let command = command(opening, next).and_then(|command| {
+        command.accept(prompt)?;
+        Ok(command.argv)
+    });
+    let (argv, missing) = match command {
         Ok(argv) => (Some(argv), None),
         Err(failure) => (None, Some(failure.reason())),
     };
@@ -63,11 +71,7 @@ fn preview_agent(next: &Ready) -> AgentId {
     AgentId::fresh(&next.role, [0; 6])
 }
 
-fn prompt_sizes(
-    opening: &Opening<'_>,
-    plan: &Plan,
-    (board, next): (&Board, &Ready),
-) -> Result<(usize, Value), Failure> {
+fn prompt(opening: &Opening<'_>, plan: &Plan, (board, next): (&Board, &Ready)) -> Result<Prompt, Failure> {
     let card = plan.task(&next.id).ok_or_else(|| Failure::UnknownPart {
         kind: "task",
         name: next.id.to_string(),
@@ -84,15 +88,12 @@ fn prompt_sizes(
         handoff: row.handoff.as_deref(),
         evidence: row.evidence.as_deref().filter(|_| next.work == crate::plan::Work::Review),
     };
-    let prompt = prompt::gather(&sources, &assignment)
-        .and_then(|parts| prompt::assemble(&assignment, &parts, &packet_row(row), opening.config.max_prompt_chars))
-        .map_err(|fault: PromptFault| Failure::from(fault))?;
-    let sizes: Vec<_> =
-        prompt.sizes.iter().map(|size| json!({"part": size.part, "characters": size.characters})).collect();
-    Ok((prompt.text.chars().count(), Value::from(sizes)))
+    let max = opening.config.max_prompt_chars;
+    let parts = prompt::gather(&sources, &assignment)?;
+    Ok(prompt::assemble(&assignment, &parts, &packet_row(row), max)?)
 }
 
-fn command(opening: &Opening<'_>, next: &Ready) -> Result<Vec<String>, Failure> {
+fn command(opening: &Opening<'_>, next: &Ready) -> Result<Command, Failure> {
     let name = SessionName {
         agent: preview_agent(next),
         number: 1,
@@ -104,7 +105,7 @@ fn command(opening: &Opening<'_>, next: &Ready) -> Result<Vec<String>, Failure> 
     // A work tree that is not there yet will hold what the root holds.
     let workspace = site::workspace_root(opening.project, opening.config.workspace.mode);
     let workspace = if workspace.is_dir() { workspace } else { opening.project.root().to_owned() };
-    Ok(prepare::command((opening.project, &workspace), opening.config, opening.host, &name)?.argv)
+    prepare::command((opening.project, &workspace), opening.config, opening.host, &name)
 }
 
 /// What would stop a real run before its first session.

@@ -20,6 +20,7 @@ pub mod people;
 pub mod people_commit;
 pub mod prepare;
 mod program;
+mod reading;
 mod records;
 pub mod recover;
 mod session;

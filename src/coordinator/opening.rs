@@ -7,6 +7,7 @@ use crate::fs::{self, Change};
 use crate::observe::SessionName;
 use crate::plan::{TaskCard, Work};
 use crate::prompt::{self, Assignment, Parts, PromptFault, Sources};
+use crate::tokens::{Cost, Tokens};
 use crate::tracker::row::Row;
 
 use super::Run;
@@ -21,8 +22,16 @@ pub(super) struct Opening {
     pub(super) folder: PathBuf,
     /// Its record so far.
     pub(super) record: RunRecord,
-    /// The file with its prompt.
-    pub(super) prompt: Result<PathBuf, PromptFault>,
+    /// Its prompt.
+    pub(super) prompt: Result<WrittenPrompt, PromptFault>,
+}
+
+/// A prompt that lies in a session's folder.
+pub(super) struct WrittenPrompt {
+    /// The file.
+    pub(super) file: PathBuf,
+    /// What it holds.
+    pub(super) text: String,
 }
 
 impl Opening {
@@ -36,6 +45,7 @@ impl Opening {
         let assembled = gathered.and_then(|parts| {
             prompt::assemble(&assignment(run, &held.name, &held.card), &parts, &packet_row(&held.row), max)
         });
+        let assembled = assembled.and_then(|prompt| command.accept(prompt));
         let folder = run.project.session(&held.name.agent, held.name.number);
         fs::make_private_folder(&folder)?;
         let mut record = record(run, held, (command, granted));
@@ -50,7 +60,7 @@ impl Opening {
                 let file = folder.join("prompt.md");
                 // A power failure that takes the prompt takes its reader too.
                 fs::replace_unsynced(&file, prompt.text.as_bytes(), 0o600)?;
-                Ok(file)
+                Ok(WrittenPrompt { file, text: prompt.text })
             }
             Err(fault) => Err(fault),
         };
@@ -98,6 +108,12 @@ fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) 
         started_at: run.clock.stamp(),
         finished_at: None,
         argv: command.argv.clone(),
+        dialect: Some(command.agent.dialect),
+        tokens: Tokens::default(),
+        cost: Cost::UNKNOWN,
+        agent_fault: None,
+        final_message: None,
+        skipped_lines: 0,
         prompt_characters: 0,
         prompt_parts: Vec::new(),
         execution: None,

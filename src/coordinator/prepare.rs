@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::agents::PROMPT_ARGUMENT;
 use crate::commit::REDIRECTS;
-use crate::config::{Config, Placeholders, expand, find_executable};
+use crate::config::{AgentCommand, Config, Placeholders, expand, find_executable};
 use crate::ids::AgentId;
 use crate::observe::SessionName;
 use crate::plan::Work;
 use crate::project::Project;
+use crate::prompt::{ContextFault, Prompt, PromptFault};
 use crate::tracker::proof::Token;
 
 use super::failure::Failure;
@@ -24,6 +26,8 @@ pub struct Host {
     pub binary: PathBuf,
     /// Where temporary folders go.
     pub temporary: PathBuf,
+    /// Whether it runs as root, as its agents will.
+    pub is_root: bool,
 }
 
 impl Host {
@@ -41,20 +45,39 @@ pub fn action(work: Work) -> &'static str {
     }
 }
 
+/// The longest argument the kernel takes, in bytes (`execve(2)`, `MAX_ARG_STRLEN` less the terminating NUL).
+const LONGEST_ARGUMENT: usize = (128 << 10) - 1;
+
 /// The configured command for a session, all placeholders replaced and its program found.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// The arguments as configured, placeholders replaced.
+    /// The arguments as configured, placeholders replaced; only the one for the prompt still stands.
     pub argv: Vec<String>,
     /// The program's file.
     pub program: PathBuf,
+    /// How its output is read and how it is ended.
+    pub agent: AgentCommand,
 }
 
 impl Command {
     /// What is executed: the program's file, then the arguments.
-    pub fn to_exec(&self) -> Vec<OsString> {
-        let arguments = self.argv.iter().skip(1).map(OsString::from);
-        std::iter::once(self.program.clone().into_os_string()).chain(arguments).collect()
+    pub fn to_exec(&self, prompt: &str) -> Vec<OsString> {
+        let arguments = self.argv.iter().skip(1);
+        let filled = arguments.map(|argument| if argument == PROMPT_ARGUMENT { prompt } else { argument.as_str() });
+        std::iter::once(self.program.clone().into_os_string()).chain(filled.map(OsString::from)).collect()
+    }
+
+    /// The prompt, if it can be given to this command.
+    pub fn accept(&self, prompt: Prompt) -> Result<Prompt, PromptFault> {
+        let why = match prompt.text.len() {
+            _ if !self.argv.iter().any(|argument| argument == PROMPT_ARGUMENT) => return Ok(prompt),
+            length if length > LONGEST_ARGUMENT => {
+                format!("has {length} bytes, more than the {LONGEST_ARGUMENT} that an argument may have")
+            }
+            _ if prompt.text.contains('\0') => "holds a NUL character".to_owned(),
+            _ => return Ok(prompt),
+        };
+        Err(PromptFault::Task(ContextFault::NoArgument { program: self.argv[0].clone(), why }))
     }
 }
 
@@ -80,20 +103,22 @@ pub fn command(
         prompt_file: &prompt_file,
         session_dir: &session_dir,
     };
-    let argv = expand(config.command(&name.role)?, &values)?;
+    let agent = config.agent_of(&name.role)?;
+    let argv = expand(&agent.argv, &values)?;
     let program = find_executable(&argv[0], workspace, host.variable("PATH"))?;
-    Ok(Command { argv, program })
+    Ok(Command { argv, program, agent })
 }
 
 /// The whole environment of a session's process: the coordinator's by the configured rules, then what the contract sets.
 pub fn environment(
     (project, config, host): (&Project, &Config, &Host),
-    name: &SessionName,
+    (name, command): (&SessionName, &Command),
     token: &Token,
     temporary: &Path,
 ) -> BTreeMap<OsString, OsString> {
     let workspace = workspace_root(project, config.workspace.mode);
-    let mut environment = config.environment.apply(&name.role, inherited(host));
+    let needs = command.agent.needs(host.is_root);
+    let mut environment = config.environment.apply(&name.role, &needs, inherited(host));
     confine(&mut environment, (project, &workspace));
     let prompt = project.session(&name.agent, name.number).join("prompt.md");
     let shared: [(&str, &OsStr); 6] = [
@@ -168,4 +193,38 @@ fn random(bytes: &mut [u8]) -> Result<(), Failure> {
         what: "read random bytes",
         source: std::io::Error::other(error.to_string()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::Dialect;
+
+    fn command(argv: &[&str]) -> Command {
+        let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
+        let agent = AgentCommand { argv: argv.clone(), dialect: Dialect::Plain, preset: None };
+        Command { argv, program: "/bin/agent".into(), agent }
+    }
+
+    fn prompt(text: &str) -> Prompt {
+        Prompt { text: text.to_owned(), sizes: Vec::new() }
+    }
+
+    #[test]
+    fn the_prompt_stands_for_its_argument_only_where_that_is_the_whole_argument() {
+        let command = command(&["agent", "-t", "{prompt}", "x{prompt}"]);
+        assert_eq!(command.to_exec("{root} words"), ["/bin/agent", "-t", "{root} words", "x{prompt}"]);
+    }
+
+    #[test]
+    fn a_prompt_too_long_for_an_argument_is_refused_by_the_agents_name() {
+        let (by_argument, by_stdin) = (command(&["mini", "-t", "{prompt}"]), command(&["mini"]));
+        let longest = "ä".repeat(LONGEST_ARGUMENT / 2) + "x";
+        assert_eq!(longest.len(), LONGEST_ARGUMENT);
+        assert!(by_argument.accept(prompt(&longest)).is_ok());
+        let error = by_argument.accept(prompt(&(longest.clone() + "x"))).unwrap_err().to_string();
+        assert!(error.contains("131072 bytes") && error.contains("and mini takes it as an argument"), "{error}");
+        assert!(by_argument.accept(prompt("a\0b")).is_err());
+        assert!(by_stdin.accept(prompt(&(longest + "xa\0b"))).is_ok());
+    }
 }

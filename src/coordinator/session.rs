@@ -9,7 +9,7 @@ use crate::lock::Lock;
 use crate::observe::{Event, SessionName};
 use crate::plan::Work;
 use crate::prompt::PromptFault;
-use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Watched};
+use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Stream, Watched};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::Status;
 use crate::tracker::store::{Store, row_path};
@@ -21,8 +21,9 @@ use super::claim::{self, Held};
 use super::failure::Failure;
 use super::ground::{self, Ground};
 use super::leasing::{self, Granted};
-use super::opening::{self, Opening};
+use super::opening::{self, Opening, WrittenPrompt};
 use super::prepare::{self, Command};
+use super::reading::{self, Listener};
 use super::settle::{self, Settlement};
 use super::{Run, aside, memo, records, tree_look};
 use crate::config::{Config, OnViolation, Output};
@@ -126,11 +127,14 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let Opening { folder, mut record, prompt } = opening;
     let over = match prompt {
         Ok(prompt) => {
-            let result = execute(run, &held, (&command, prompt, temporary.path()), (&folder, &mut record.teardown));
+            let result = execute(run, &held, (&command, prompt, temporary.path()), (&folder, &mut record));
             records::cleaned(&mut record, fs::remove_temporary(temporary));
             Over::Ran(Box::new(result))
         }
-        Err(fault) => Over::NoPrompt(fault),
+        Err(fault) => {
+            reading::nothing_ran(&mut record);
+            Over::NoPrompt(fault)
+        }
     };
     conclude(run, held, (&ground, granted), (over, folder, record))
 }
@@ -154,15 +158,15 @@ enum Over {
 fn execute(
     run: &Run<'_>,
     held: &Held,
-    (command, prompt_file, temporary): (&Command, PathBuf, &Path),
-    (folder, teardown): (&Path, &mut Teardown),
+    (command, prompt, temporary): (&Command, WrittenPrompt, &Path),
+    (folder, record): (&Path, &mut RunRecord),
 ) -> ExecutionResult {
     let places = (run.project, run.config, run.host);
     let launch = Launch {
-        argv: command.to_exec(),
+        argv: command.to_exec(&prompt.text),
         cwd: run.workspace_root(),
-        env: prepare::environment(places, &held.name, &held.token, temporary),
-        stdin: prompt_file,
+        env: prepare::environment(places, (&held.name, command), &held.token, temporary),
+        stdin: prompt.file,
         scratch: folder.to_owned(),
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
@@ -173,6 +177,7 @@ fn execute(
             idle_timeout: run.config.idle_timeout,
             exit_grace: run.config.exit_grace,
             kill_grace: run.config.kill_grace,
+            stop: command.agent.stop_signal(),
             drain: run.config.drain,
         },
     };
@@ -181,11 +186,13 @@ fn execute(
         store: run.desk.store().clone(),
         held,
         lock_path: run.desk.store().lock_path(),
+        listener: Listener::new(command),
     };
     crate::fault::point("session:launch");
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
-    records::destroyed(teardown, &result);
+    records::destroyed(&mut record.teardown, &result);
+    watch.listener.note(record, &result, &run.clock.local());
     result
 }
 
@@ -195,12 +202,13 @@ fn output_bounds(config: &Config) -> OutputBounds {
     OutputBounds { stdout, stderr, combined, action }
 }
 
-/// Lets the supervisor see the task's transition.
+/// Lets the supervisor see the task's transition, and the agent's dialect its output.
 struct RowWatch<'h> {
     file: PathBuf,
     store: Store,
     held: &'h Held,
     lock_path: PathBuf,
+    listener: Listener,
 }
 
 impl Watched for RowWatch<'_> {
@@ -217,6 +225,14 @@ impl Watched for RowWatch<'_> {
 
     fn hold_state(&mut self) -> Box<dyn std::any::Any> {
         Box::new(Lock::take_within(&self.lock_path, HOLD).ok())
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.listener.hear(stream, bytes);
+    }
+
+    fn output_missed(&mut self, stream: Stream) {
+        self.listener.miss(stream);
     }
 }
 

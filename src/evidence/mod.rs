@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::agents::{AgentFault, Dialect};
 use crate::fs::{self, Change, FileError, JsonError, Order};
 use crate::ids::{AgentId, Role, TaskId};
 use crate::plan::Work;
 use crate::session::ExecutionResult;
+use crate::tokens::{Cost, Tokens};
 
 pub use post::{FailureKind, ReportOutcome, ReportTally, Reported, send};
 pub use redact::{REDACTED, Redactor};
@@ -26,11 +28,12 @@ pub use retention::{apply as apply_retention, session_folders};
 pub use teardown::{Attempt, FailedStage, Outcome, Teardown};
 pub use workspace::{WorkspaceMode, WorkspaceRecord};
 
-/// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`, 4 `workspace`.
-pub const RECORD_SCHEMA: u32 = 4;
+/// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`, 4 what the agent's output
+/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`.
+pub const RECORD_SCHEMA: u32 = 5;
 
 /// Names and fixed words of a record: a secret that happens to be one of them must not make the record unreadable.
-const FIXED: [&str; 14] = [
+const FIXED: [&str; 17] = [
     "/run_id",
     "/agent",
     "/task",
@@ -45,7 +48,14 @@ const FIXED: [&str; 14] = [
     "/teardown/cleanup",
     "/teardown/destruction",
     "/workspace/mode",
+    "/dialect",
+    "/agent_fault/kind",
+    "/agent_fault/retry_at",
 ];
+
+/// Where a record quotes errors or output.
+const QUOTING: [&str; 4] =
+    ["/commit_error", "/result/reason", "/execution/ended/could_not_start/reason", "/agent_fault/text"];
 
 /// What a report says in the place of a text that quotes errors or output.
 const WITHHELD: &str = "[withheld]";
@@ -69,6 +79,15 @@ pub struct PartRecord {
     pub part: String,
     /// In Unicode characters.
     pub characters: usize,
+}
+
+/// That the agent said something at its end; not what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRecord {
+    /// How long its text is, in bytes.
+    pub bytes: usize,
+    /// Whether its beginning was cut off.
+    pub truncated: bool,
 }
 
 /// The record of one session.
@@ -104,6 +123,24 @@ pub struct RunRecord {
     /// How the process ended.
     #[serde(default)]
     pub execution: Option<ExecutionResult>,
+    /// How the agent's output was read; absent in older records.
+    #[serde(default)]
+    pub dialect: Option<Dialect>,
+    /// What the model read and wrote, as far as the agent stated it.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// What it cost, as far as the agent stated it.
+    #[serde(default)]
+    pub cost: Cost,
+    /// The error in which the agent's output ended.
+    #[serde(default)]
+    pub agent_fault: Option<AgentFault>,
+    /// That it said something at its end.
+    #[serde(default)]
+    pub final_message: Option<MessageRecord>,
+    /// Lines of its output that could not be read.
+    #[serde(default)]
+    pub skipped_lines: u64,
     /// All files changed outside the scope.
     #[serde(default)]
     pub scope_violations: Vec<String>,
@@ -167,7 +204,7 @@ impl RunRecord {
     /// What a report of the session holds: the record, less the texts that quote errors and output.
     pub fn for_report(&self, redactor: &Redactor) -> Vec<u8> {
         let mut value = self.redacted(redactor).unwrap_or_default();
-        for quoting in ["/commit_error", "/result/reason", "/execution/ended/could_not_start/reason"] {
+        for quoting in QUOTING {
             if let Some(text) = value.pointer_mut(quoting).filter(|text| text.is_string()) {
                 *text = WITHHELD.into();
             }
@@ -229,6 +266,7 @@ impl ReportRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::FaultKind;
     use crate::session::Ended;
     use serde_json::json;
 
@@ -248,6 +286,7 @@ mod tests {
         assert_eq!(record.teardown.cleanup, Attempt::Unknown);
         assert_eq!(record.teardown.destruction, Attempt::Unknown);
         assert_eq!((record.outcome, record.failed_stage), (Outcome::Unknown, None));
+        assert_eq!((record.dialect, record.tokens, record.cost), (None, Tokens::default(), Cost::UNKNOWN));
     }
 
     #[test]
@@ -255,13 +294,20 @@ mod tests {
         let mut record: RunRecord = serde_json::from_value(old()).unwrap();
         record.execution = Some(ExecutionResult::without_process(Ended::Interrupted, None));
         record.argv.push("finished".to_owned());
-        let words = ["finished", "interrupted", "auto-qa-000102030405", "succeeded"];
+        record.dialect = Some(Dialect::Opencode);
+        record.agent_fault = Some(AgentFault {
+            kind: FaultKind::Limit { retry_at: Some(jiff::Timestamp::UNIX_EPOCH) },
+            text: String::new(),
+        });
+        let words =
+            ["finished", "interrupted", "auto-qa-000102030405", "succeeded", "opencode", "1970-01-01T00:00:00Z"];
         let named = words.map(|word| ("A_KEY".into(), word.into()));
         let redactor = Redactor::new(named.iter().map(|(name, value)| (name, value)), |_| false);
         let folder = tempfile::tempdir().unwrap();
         record.write(folder.path(), &redactor).unwrap();
         let read = RunRecord::read(folder.path()).unwrap().unwrap();
         assert_eq!((read.agent, read.status), (record.agent, record.status));
+        assert_eq!((read.dialect, read.agent_fault), (record.dialect, record.agent_fault));
         assert_eq!(read.argv, ["agent", REDACTED]);
     }
 
@@ -283,6 +329,7 @@ mod tests {
         record.teardown.destroyed(Err("still there: hunter2hunter2".to_owned()));
         let ended = Ended::CouldNotStart { reason: "no hunter2hunter2".to_owned() };
         record.execution = Some(ExecutionResult::without_process(ended, None));
+        record.agent_fault = Some(AgentFault { kind: FaultKind::Other, text: "refused: hunter2hunter2".to_owned() });
         let (name, value) = ("A_KEY".into(), "hunter2hunter2".into());
         let redactor = Redactor::new([(&name, &value)], |_| false);
         let folder = tempfile::tempdir().unwrap();
@@ -294,6 +341,7 @@ mod tests {
             !report.contains("hunter2") && !report.contains("hook said") && !report.contains("printed"),
             "{report}"
         );
+        assert!(!report.contains("refused:") && report.contains("\"kind\":\"other\""), "{report}");
         assert!(!report.contains("still there") && report.contains("escalated"), "{report}");
     }
 }

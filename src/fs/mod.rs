@@ -1,6 +1,6 @@
 //! The file door: every write of the coordinator goes through here, and every error names its path.
 //!
-//! What has to survive a power failure is written by `durable`; the rest of the door is here. Never decides what is written
+//! What has to survive a power failure is written by the `durable` half; the rest of the door is here. Never decides what is written
 //! where.
 
 #![expect(clippy::disallowed_methods, reason = "this is the door for files")]

@@ -139,6 +139,16 @@ pub enum PromptFault {
 /// What is wrong with a file of a prompt, or with all of them together.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextFault {
+    /// The agent takes the prompt as an argument, and it cannot be one.
+    #[error(
+        "the prompt {why}, and {program} takes it as an argument; shorten what the task brings into it, or choose an agent that reads standard input"
+    )]
+    NoArgument {
+        /// The agent's program, as configured.
+        program: String,
+        /// What is the matter with it.
+        why: String,
+    },
     /// A required file does not exist.
     #[error("{} {path} {why}; write it, or name other `context_files` in runner.local.json", kind.name())]
     Missing {

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum Order {
     /// Start the agent; its standard streams are the guardian's own.
     Start(Assignment),
+    /// Ask the leader to end by INT, and what is outside its group by TERM.
+    Interrupt,
     /// Ask everything of the tree to end.
     Terminate,
     /// End everything of the tree.
@@ -34,7 +36,9 @@ pub(crate) struct Assignment {
     pub(crate) argv: Vec<OsString>,
     pub(crate) cwd: OsString,
     pub(crate) env: Vec<(OsString, OsString)>,
-    /// From TERM to KILL, should the coordinator be gone.
+    /// Whether the agent is asked to end by INT, should the coordinator be gone.
+    pub(crate) interrupt: bool,
+    /// From then to KILL.
     pub(crate) kill_grace_ms: u64,
 }
 

@@ -23,6 +23,7 @@ use super::supervisor::Input;
 use super::sweep::GUARDIAN_VARIABLE;
 use super::tree::Tree;
 use super::usage::Usage;
+use crate::agents::StopSignal;
 use crate::ids::hex;
 
 /// How often a guardian that may have been stopped is told to go on.
@@ -78,6 +79,7 @@ impl Guarded {
             argv: launch.argv.clone(),
             cwd: launch.cwd.clone().into_os_string(),
             env: launch.env.clone().into_iter().collect(),
+            interrupt: launch.limits.stop == StopSignal::Interrupt,
             kill_grace_ms: u64::try_from(launch.limits.kill_grace.as_millis()).unwrap_or(u64::MAX),
         }));
         Ok(Self {
@@ -178,12 +180,15 @@ impl Guarded {
         news
     }
 
-    pub(crate) fn terminate(&mut self) {
+    pub(crate) fn terminate(&mut self, by: StopSignal) {
         if let Some(direct) = &mut self.taken {
-            direct.tree.terminate();
+            direct.tree.terminate(by);
         } else {
             self.nudge();
-            self.control.send(&Order::Terminate);
+            self.control.send(match by {
+                StopSignal::Interrupt => &Order::Interrupt,
+                StopSignal::Terminate => &Order::Terminate,
+            });
         }
     }
 

@@ -22,6 +22,7 @@ use super::supervisor::{Action, Actions, Input, Supervisor};
 use super::tree::start_tree;
 use super::usage;
 use super::wait::wait;
+use crate::agents::StopSignal;
 
 /// Without its coordinator nobody waits longer than this from TERM to KILL.
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(5);
@@ -54,7 +55,8 @@ fn guard(stream: UnixStream) -> io::Result<()> {
             let leader = direct.tree.leader();
             control.send(&Report::Started { pid: leader.0, start: leader.1 });
             let grace = Duration::from_millis(assignment.kill_grace_ms).min(LONGEST_GRACE);
-            Guardian { control, direct, grace, ending: false, killing: false, alone: None }.run(rest);
+            let stop = if assignment.interrupt { StopSignal::Interrupt } else { StopSignal::Terminate };
+            Guardian { control, direct, stop, grace, ending: false, killing: false, alone: None }.run(rest);
         }
         Err(reason) => control.send(&Report::CouldNotStart { reason }),
     }
@@ -84,6 +86,7 @@ fn start(assignment: &Assignment) -> Result<Direct, String> {
 struct Guardian {
     control: Control,
     direct: Direct,
+    stop: StopSignal,
     grace: Duration,
     /// The tree was ordered to end.
     ending: bool,
@@ -97,6 +100,7 @@ impl Guardian {
         loop {
             for order in orders {
                 match order {
+                    Order::Interrupt => self.carry_out(Action::Interrupt),
                     Order::Terminate => self.carry_out(Action::Terminate),
                     Order::Kill => self.killing = true,
                     Order::Start(_) => {}
@@ -150,7 +154,8 @@ impl Guardian {
         if self.alone.is_none() {
             let wall = Duration::MAX;
             let (exit_grace, drain) = (Duration::ZERO, Duration::ZERO);
-            let limits = Limits { wall, idle_timeout: None, exit_grace, kill_grace: self.grace, drain };
+            let limits =
+                Limits { wall, idle_timeout: None, exit_grace, kill_grace: self.grace, stop: self.stop, drain };
             let mut supervisor = Supervisor::new(limits, Owner::Guardian);
             let _nothing_to_do = supervisor.step(vec![Input::Acquired, Input::Started], Duration::ZERO);
             self.alone = Some((supervisor, Instant::now()));
@@ -169,9 +174,13 @@ impl Guardian {
         match action {
             // Whoever holds a pending record when it is killed leaves it for the next.
             Action::HoldState => {}
+            Action::Interrupt => {
+                self.ending = true;
+                self.direct.tree.terminate(StopSignal::Interrupt);
+            }
             Action::Terminate => {
                 self.ending = true;
-                self.direct.tree.terminate();
+                self.direct.tree.terminate(StopSignal::Terminate);
             }
             Action::Kill => {
                 self.ending = true;

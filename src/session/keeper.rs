@@ -8,6 +8,7 @@ use super::guarded::Guarded;
 use super::result::{Exit, LeakedProcess};
 use super::supervisor::Input;
 use super::usage::Usage;
+use crate::agents::StopSignal;
 
 /// The hands that carry out what the supervisor decides.
 #[derive(Debug)]
@@ -47,10 +48,10 @@ impl Keeper {
         }
     }
 
-    pub(crate) fn terminate(&mut self) {
+    pub(crate) fn terminate(&mut self, by: StopSignal) {
         match self {
-            Self::Own(direct) => direct.tree.terminate(),
-            Self::Guardian(guarded) => guarded.terminate(),
+            Self::Own(direct) => direct.tree.terminate(by),
+            Self::Guardian(guarded) => guarded.terminate(by),
         }
     }
 

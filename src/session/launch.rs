@@ -13,6 +13,7 @@ use super::result::ExecutionResult;
 use super::run::{Started, Supervision, supervise};
 use super::signals::Signals;
 use super::stage::Owner;
+use crate::agents::{StopSignal, Stream};
 use crate::fs;
 
 /// One agent process to be started.
@@ -40,7 +41,7 @@ pub struct Launch {
     pub limits: Limits,
 }
 
-/// The time limits of a session. Time the machine is suspended counts for none of them.
+/// When and how a session is ended. Time the machine is suspended counts for none of the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From the launch to the request to end.
@@ -49,8 +50,10 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
     /// From the transition to the request to end.
     pub exit_grace: Duration,
-    /// From the request to end (TERM) to KILL.
+    /// From the request to end to KILL.
     pub kill_grace: Duration,
+    /// By which signal the leader and its group are asked to end; what left the group gets TERM.
+    pub stop: StopSignal,
     /// How long the last output may be read once nothing of the tree lives.
     pub drain: Duration,
 }
@@ -64,6 +67,11 @@ pub trait Watched {
     /// Takes the state lock, waiting at most two seconds for it, before the tree is ended; the answer is dropped when the tree
     /// is gone. Must start no process.
     fn hold_state(&mut self) -> Box<dyn Any>;
+    /// Is shown the session's output as it is read, also what the bounded log leaves out: of each stream all bytes, in order.
+    /// Called in this process, between two looks at the tree, so it must not take long.
+    fn output(&mut self, _stream: Stream, _bytes: &[u8]) {}
+    /// Is told that bytes of a stream are missing here: more was printed than could be read, or the agent cut it off.
+    fn output_missed(&mut self, _stream: Stream) {}
 }
 
 /// Starts a session and supervises it; returns only when nothing of its process tree lives.

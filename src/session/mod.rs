@@ -38,6 +38,7 @@ mod tree;
 mod usage;
 mod wait;
 
+pub use crate::agents::{StopSignal, Stream};
 pub use guardian::guardian;
 pub use identity::{ProcessIdentity, identity, is_alive, is_ancestor};
 pub use launch::{Launch, Limits, Watched, run};

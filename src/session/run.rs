@@ -8,7 +8,7 @@ use super::adopting::Adopting;
 use super::direct::FALLBACK;
 use super::keeper::Keeper;
 use super::launch::{Limits, Watched};
-use super::output::{DrainStatus, OutputRecord, Streams};
+use super::output::{DrainStatus, OutputRecord, Streams, Tap};
 use super::result::{Ended, ExecutionResult, NAMED, RESULT_SCHEMA};
 use super::row_watch::RowWatch;
 use super::signals::Signals;
@@ -18,6 +18,7 @@ use super::stage::{Owner, Stage};
 use super::supervisor::{Action, Actions, Input, Supervisor};
 use super::timekeeper::Reading;
 use super::wait::wait;
+use crate::agents::StopSignal;
 
 /// Whom to ask and whom to listen to while a tree lives.
 pub(crate) struct Supervision<'a> {
@@ -160,7 +161,7 @@ impl Session<'_, '_> {
 
     fn follow_output(&mut self, inputs: &mut Vec<Input>) {
         let Some(streams) = &mut self.streams else { return };
-        let followed = streams.follow();
+        let followed = streams.follow(&mut tap(&mut self.supervision.watched, None));
         inputs.extend(followed.grew.then_some(Input::Activity));
         let is_new = followed.over_bound && !self.supervisor.flags().output_limit;
         inputs.extend((is_new && streams.ends_session()).then_some(Input::OutputLimit));
@@ -170,7 +171,9 @@ impl Session<'_, '_> {
     fn drain_output(&mut self) {
         let until = Instant::now() + self.supervision.limits.drain;
         if let Some(mut streams) = self.streams.take() {
-            self.output = streams.finish(&mut || Instant::now() >= until);
+            let half = until.checked_sub(self.supervision.limits.drain / 2);
+            let mut tap = tap(&mut self.supervision.watched, half);
+            self.output = streams.finish(&mut tap, &mut || Instant::now() >= until);
         }
     }
 
@@ -206,7 +209,8 @@ impl Session<'_, '_> {
                     self.supervisor.note_transition();
                 }
             }
-            (Action::Terminate, Some(keeper)) => keeper.terminate(),
+            (Action::Interrupt, Some(keeper)) => keeper.terminate(StopSignal::Interrupt),
+            (Action::Terminate, Some(keeper)) => keeper.terminate(StopSignal::Terminate),
             (Action::Kill, Some(keeper)) => keeper.kill(),
             (_, None) => {}
         }
@@ -273,6 +277,10 @@ impl Session<'_, '_> {
             suspended_ms: milliseconds(now.suspended_since(self.asked)),
         }
     }
+}
+
+fn tap<'t>(watched: &'t mut Option<&mut dyn Watched>, until: Option<Instant>) -> Tap<'t> {
+    Tap::new(watched.as_mut().map(|watched| &mut **watched as &mut dyn Watched), until)
 }
 
 fn milliseconds(time: Duration) -> u64 {

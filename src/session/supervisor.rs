@@ -1,6 +1,6 @@
 //! Decides what happens to a session next: a pure step from what was observed to what must be done.
 //!
-//! Owns the stages and the order of an ending: exit grace, request to end (TERM), kill grace, KILL, drain window. Starts,
+//! Owns the stages and the order of an ending: exit grace, request to end (TERM, or INT), kill grace, KILL, drain window. Starts,
 //! signals and waits for nothing, and reads no clock: `now` is the time since the session was asked for, without time the
 //! machine was suspended.
 
@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::launch::Limits;
 use super::result::{Ended, Ladder};
 use super::stage::{Cause, Lifecycle, Owner, Stage, StageRecord};
+use crate::agents::StopSignal;
 
 /// How long the start of an agent may take: a guardian that does not answer within it is broken.
 const START: Duration = Duration::from_secs(30);
@@ -46,7 +47,9 @@ pub(crate) enum Input {
 pub(crate) enum Action {
     /// Take the state lock, so that no transition is cut in half.
     HoldState,
-    /// Ask everything of the tree to end.
+    /// Ask the leader to end in the way it cleans up on (INT), and everything outside its group to end.
+    Interrupt,
+    /// Ask everything of the tree to end (TERM).
     Terminate,
     /// End everything of the tree.
     Kill,
@@ -312,7 +315,8 @@ impl Supervisor {
             self.ladder = Ladder::Terminated;
             todo.push(Action::HoldState);
         }
-        todo.push(Action::Terminate);
+        let may_clean_up = self.limits.stop == StopSignal::Interrupt && self.leader == Leader::Alive;
+        todo.push(if may_clean_up { Action::Interrupt } else { Action::Terminate });
         self.enter(Phase::Ending { until: now.saturating_add(self.limits.kill_grace) }, now, why);
     }
 

@@ -16,6 +16,7 @@ use super::signals::Signals;
 use super::spawn::Program;
 use super::stage::Owner;
 use super::tree::start_tree;
+use crate::agents::StopSignal;
 
 /// How much of a tool's standard output is kept: its beginning.
 pub const STDOUT_KEPT: u64 = 8 << 20;
@@ -90,7 +91,14 @@ pub fn run_tool(tool: &Tool<'_>, signals: &Signals) -> Result<ToolOutput, ToolEr
     let grace = Duration::ZERO;
     let signals_before = signals.count();
     let kill_grace = if signals_before == 0 { KILL_GRACE } else { Duration::ZERO };
-    let limits = Limits { wall: tool.wall, idle_timeout: None, exit_grace: grace, kill_grace, drain: grace };
+    let limits = Limits {
+        wall: tool.wall,
+        idle_timeout: None,
+        exit_grace: grace,
+        kill_grace,
+        stop: StopSignal::Terminate,
+        drain: grace,
+    };
     let mut supervision = Supervision { watched: None, signals, signals_before, limits };
     let result = supervise(&mut start, &mut supervision, Owner::Coordinator);
     let exit = match (result.ended, result.exit) {

@@ -15,6 +15,7 @@ use super::membership::{Others, is_torn, members};
 use super::process_table::{self, Row};
 use super::result::{Exit, LeakedProcess};
 use super::spawn::{Program, SpawnError, spawn};
+use crate::agents::StopSignal;
 
 /// How often a walk is repeated when a parent that ended meanwhile hides whose child a process is.
 const WALKS: usize = 3;
@@ -200,10 +201,13 @@ impl Tree {
         }
     }
 
-    /// Asks everything of the tree to end. What is stopped is continued, since it could not hear otherwise.
-    pub(crate) fn terminate(&mut self) {
+    /// Asks everything of the tree to end, the leader's group by the signal that was chosen. What is stopped is continued,
+    /// since it could not hear otherwise.
+    pub(crate) fn terminate(&mut self, by: StopSignal) {
         self.survey();
-        self.signal_group(Signal::TERM);
+        // Without its leader nobody in the group cleans up, and who was started in the background ignores INT.
+        let cleans_up = by == StopSignal::Interrupt && self.leader_exit().is_none();
+        self.signal_group(if cleans_up { Signal::INT } else { Signal::TERM });
         // Looked up after the group was signalled: whoever is still in it has heard, whoever left it may not have.
         let outside: Vec<&Handle> = self.members.iter().filter(|member| self.is_outside_group(member)).collect();
         for signal in [Signal::TERM, Signal::CONT] {

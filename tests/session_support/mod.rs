@@ -13,12 +13,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner::session::{ExecutionResult, Launch, Limits, OutputBounds, Signals, Watched, run};
+use runner::session::{ExecutionResult, Launch, Limits, OutputBounds, Signals, StopSignal, Stream, Watched, run};
 
 /// Longer than any test may take: a test that comes to it fails by what it then finds.
 pub(crate) const LONG: Duration = Duration::from_mins(2);
-pub(crate) const LIMITS: Limits =
-    Limits { wall: LONG, idle_timeout: None, exit_grace: LONG, kill_grace: LONG, drain: LONG };
+pub(crate) const LIMITS: Limits = Limits {
+    wall: LONG,
+    idle_timeout: None,
+    exit_grace: LONG,
+    kill_grace: LONG,
+    stop: StopSignal::Terminate,
+    drain: LONG,
+};
 /// For processes that ignore the request to end.
 pub(crate) const IMPATIENT: Limits = Limits { kill_grace: Duration::from_millis(100), ..LIMITS };
 
@@ -31,6 +37,9 @@ pub(crate) struct Sandbox {
 pub(crate) struct Row {
     pub(crate) file: PathBuf,
     pub(crate) held: usize,
+    /// What was shown of standard output and standard error, and how often bytes of them were missing.
+    pub(crate) shown: [Vec<u8>; 2],
+    pub(crate) missed: [usize; 2],
 }
 
 impl Watched for Row {
@@ -45,6 +54,14 @@ impl Watched for Row {
     fn hold_state(&mut self) -> Box<dyn Any> {
         self.held += 1;
         Box::new(())
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        self.shown[usize::from(stream == Stream::Stderr)].extend_from_slice(bytes);
+    }
+
+    fn output_missed(&mut self, stream: Stream) {
+        self.missed[usize::from(stream == Stream::Stderr)] += 1;
     }
 }
 
@@ -68,7 +85,7 @@ impl Place<'_> {
     }
 
     pub(crate) fn row(&self) -> Row {
-        Row { file: self.0.join("rows/row"), held: 0 }
+        Row { file: self.0.join("rows/row"), held: 0, shown: Default::default(), missed: [0, 0] }
     }
 }
 

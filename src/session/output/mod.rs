@@ -10,4 +10,4 @@ mod scratch;
 mod streams;
 
 pub use record::{DrainStatus, LimitAction, OutputBounds, OutputRecord, StreamRecord};
-pub(crate) use streams::Streams;
+pub(crate) use streams::{Streams, Tap};

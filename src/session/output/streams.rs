@@ -9,8 +9,53 @@ use std::time::{Duration, Instant};
 use super::log::Log;
 use super::record::{DrainStatus, LimitAction, OutputBounds, OutputRecord, StreamRecord};
 use super::scratch::{BLOCK, Scratch};
+use crate::agents::Stream as Which;
 use crate::fs;
+use crate::session::launch::Watched;
 use crate::session::row_watch::give_source;
+
+/// Of more than this that nobody has read yet, the oldest is passed over: an agent that prints faster than it is read would
+/// else fill the disk, and every look would last longer than the one before.
+const BACKLOG: u64 = 24 << 20;
+
+/// How much of a stream is read at one look, so that the look after it, at everything else, does not have to wait for long.
+const LOOK: u64 = 4 << 20;
+
+/// Who is shown everything that is read, whether the log keeps it or not.
+#[derive(Default)]
+pub(crate) struct Tap<'a> {
+    watched: Option<&'a mut dyn Watched>,
+    /// From then on nothing more is shown, so that the newest end still gets into the log.
+    until: Option<Instant>,
+}
+
+impl<'a> Tap<'a> {
+    /// Shows it to whoever watches, until then if there is such a time.
+    pub(crate) fn new(watched: Option<&'a mut dyn Watched>, until: Option<Instant>) -> Self {
+        Self { watched, until }
+    }
+
+    fn is_open(&self) -> bool {
+        self.watched.is_some() && self.until.is_none_or(|until| Instant::now() < until)
+    }
+
+    fn show(&mut self, which: usize, bytes: &[u8]) {
+        match &mut self.watched {
+            Some(watched) if self.until.is_none_or(|until| Instant::now() < until) => {
+                watched.output(STREAMS[which], bytes);
+            }
+            _ => self.miss(which),
+        }
+    }
+
+    fn miss(&mut self, which: usize) {
+        if let Some(watched) = &mut self.watched {
+            watched.output_missed(STREAMS[which]);
+        }
+    }
+}
+
+const STREAMS: [Which; 2] = [Which::Stdout, Which::Stderr];
 
 /// After a look at output that grows all the time, this long passes before the next.
 pub(crate) const PACE: Duration = Duration::from_millis(4);
@@ -79,12 +124,14 @@ impl Streams {
         self.looked.map_or(Duration::ZERO, |looked| PACE.saturating_sub(looked.elapsed()))
     }
 
-    /// Takes what is there now into the logs.
-    pub(crate) fn follow(&mut self) -> Followed {
+    /// Takes what is there now into the logs, and shows it to the tap.
+    pub(crate) fn follow(&mut self, tap: &mut Tap<'_>) -> Followed {
         self.watch.drain();
         let mut grew = false;
         for which in 0..self.both.len() {
-            grew |= self.take_new(which, &mut || false).unwrap_or_else(|error| self.fail(&error));
+            let until = self.both[which].log.end().saturating_add(LOOK);
+            let taken = self.take_new(which, tap, &mut |end| end >= until);
+            grew |= taken.unwrap_or_else(|error| self.fail(&error));
         }
         self.looked = grew.then(Instant::now);
         let ends = self.both.each_ref().map(|stream| stream.log.end());
@@ -99,36 +146,54 @@ impl Streams {
         false
     }
 
-    fn take_new(&mut self, which: usize, is_over: &mut dyn FnMut() -> bool) -> io::Result<bool> {
+    /// Takes what there is to read of a stream until that is over, which is asked with the length of the stream so far.
+    fn take_new(&mut self, which: usize, tap: &mut Tap<'_>, is_over: &mut dyn FnMut(u64) -> bool) -> io::Result<bool> {
         let stream = &mut self.both[which];
         let look = stream.scratch.look()?;
         stream.truncated |= look.truncated;
+        if look.truncated {
+            tap.miss(which);
+        }
         let mut unread = look.unread;
-        while unread > 0 && !is_over() {
-            let head_left = self.both[which].log.head_left();
-            let mut ends = self.both.each_ref().map(|stream| stream.log.end());
-            ends[which] = ends[which].saturating_add(unread);
-            let limit = limits(ends, &self.bounds)[which];
-            let stream = &mut self.both[which];
-            if head_left == 0 && unread > limit {
-                // Only the newest will be kept.
-                stream.scratch.skip(unread - limit);
-                stream.log.skip(unread - limit);
-                stream.scratch.give_back();
-                unread = limit;
-            }
-            let most = if head_left > 0 { head_left.min(unread) } else { unread };
-            let most = usize::try_from(most).unwrap_or(usize::MAX).min(self.buffer.len());
-            let got = stream.scratch.read(&mut self.buffer[..most])?;
-            stream.scratch.give_back();
+        while unread > 0 && !is_over(self.both[which].log.end()) {
+            let got = self.take_block(which, unread, tap)?;
             if got == 0 {
                 break;
             }
-            unread = unread.saturating_sub(got as u64);
-            stream.log.append(&self.buffer[..got])?;
-            self.keep_within_bounds()?;
+            unread = unread.saturating_sub(got);
         }
         Ok(look.unread > 0 || look.truncated)
+    }
+
+    /// Takes some of the `unread` bytes of a stream; answers how many.
+    fn take_block(&mut self, which: usize, unread: u64, tap: &mut Tap<'_>) -> io::Result<u64> {
+        let head_left = self.both[which].log.head_left();
+        let mut ends = self.both.each_ref().map(|stream| stream.log.end());
+        ends[which] = ends[which].saturating_add(unread);
+        let limit = limits(ends, &self.bounds)[which];
+        // Only the newest will be kept: what comes before is shown, but not written.
+        let passing = if head_left == 0 { unread.saturating_sub(limit) } else { 0 };
+        let stream = &mut self.both[which];
+        let unseen = passing.min(unread.saturating_sub(if tap.is_open() { BACKLOG } else { 0 }));
+        if unseen > 0 {
+            stream.scratch.skip(unseen);
+            stream.log.skip(unseen);
+            stream.scratch.give_back();
+            tap.miss(which);
+            return Ok(unseen);
+        }
+        let most = [head_left, passing].into_iter().find(|most| *most > 0).unwrap_or(unread).min(unread);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(self.buffer.len());
+        let got = stream.scratch.read(&mut self.buffer[..most])?;
+        stream.scratch.give_back();
+        tap.show(which, &self.buffer[..got]);
+        if passing > 0 {
+            stream.log.skip(got as u64);
+        } else {
+            stream.log.append(&self.buffer[..got])?;
+        }
+        self.keep_within_bounds()?;
+        Ok(got as u64)
     }
 
     fn keep_within_bounds(&mut self) -> io::Result<()> {
@@ -140,9 +205,9 @@ impl Streams {
     }
 
     /// Takes the last of the output, until the window is over, and closes the logs up.
-    pub(crate) fn finish(&mut self, is_over: &mut dyn FnMut() -> bool) -> OutputRecord {
+    pub(crate) fn finish(&mut self, tap: &mut Tap<'_>, is_over: &mut dyn FnMut() -> bool) -> OutputRecord {
         for which in 0..self.both.len() {
-            if let Err(error) = self.take_new(which, is_over) {
+            if let Err(error) = self.take_new(which, tap, &mut |_| is_over()) {
                 self.fail(&error);
             }
         }
@@ -150,7 +215,11 @@ impl Streams {
         let mut figures = [StreamRecord::default(); 2];
         for (which, figure) in figures.iter_mut().enumerate() {
             let stream = &mut self.both[which];
-            unread += stream.scratch.look().map_or(0, |look| look.unread);
+            let left = stream.scratch.look().map_or(0, |look| look.unread);
+            unread += left;
+            if left > 0 {
+                tap.miss(which);
+            }
             let kept = stream.log.finish();
             let (written, left_out) = (stream.log.end(), stream.log.left_out());
             let truncated_by_agent = stream.truncated;
@@ -257,7 +326,7 @@ impl Drop for GrowthWatch {
 mod tests {
     use std::io::Write;
 
-    use super::{DrainStatus, LimitAction, OutputBounds, Streams, limits};
+    use super::{DrainStatus, LimitAction, OutputBounds, Streams, Tap, limits};
 
     const BOUNDS: OutputBounds = OutputBounds { stdout: 80, stderr: 20, combined: 80, action: LimitAction::Keep };
 
@@ -277,13 +346,13 @@ mod tests {
         let open = || Streams::open(folder.path(), [&logs[0], &logs[1]], OutputBounds::default()).unwrap();
         let (mut streams, [mut out, _err]) = open();
         out.write_all(b"seen\n").unwrap();
-        assert!(streams.follow().grew);
+        assert!(streams.follow(&mut Tap::default()).grew);
         out.write_all(b"too late\n").unwrap();
-        let record = streams.finish(&mut || true);
+        let record = streams.finish(&mut Tap::default(), &mut || true);
         assert_eq!((record.drain, record.unread, record.stdout.written), (DrainStatus::WindowOver, 9, 5));
         let (mut streams, [mut out, _err]) = open();
         out.write_all(b"in time\n").unwrap();
-        let record = streams.finish(&mut || false);
+        let record = streams.finish(&mut Tap::default(), &mut || false);
         assert_eq!((record.drain, record.unread, record.stdout.kept), (DrainStatus::Complete, 0, 8));
     }
 
@@ -294,8 +363,8 @@ mod tests {
         let (mut streams, [mut out, _err]) =
             Streams::open(folder.path(), [full, &folder.path().join("err")], OutputBounds::default()).unwrap();
         out.write_all(b"lost\n").unwrap();
-        assert!(!streams.follow().over_bound);
-        let record = streams.finish(&mut || false);
+        assert!(!streams.follow(&mut Tap::default()).over_bound);
+        let record = streams.finish(&mut Tap::default(), &mut || false);
         assert_eq!(record.drain, DrainStatus::Failed);
         assert!(record.error.unwrap().contains("No space"));
     }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::{Action, Actions, Input, Leader, Phase, Supervisor};
+use crate::agents::StopSignal;
 use crate::session::launch::Limits;
 use crate::session::result::{Ended, Ladder};
 use crate::session::stage::{Cause, Owner, Stage};
@@ -14,6 +15,7 @@ const LIMITS: Limits = Limits {
     idle_timeout: None,
     exit_grace: Duration::from_secs(5),
     kill_grace: Duration::from_secs(3),
+    stop: StopSignal::Terminate,
     drain: Duration::from_secs(2),
 };
 
@@ -99,6 +101,26 @@ fn the_first_signal_asks_and_the_second_kills_at_once() {
     assert_eq!(actions[0].todo, [Action::HoldState, Action::Terminate]);
     assert_eq!(actions[1].todo, [Action::Kill]);
     assert_eq!((supervisor.primary(), supervisor.cancelled()), (Ended::Interrupted, Some(15)));
+}
+
+#[test]
+fn an_agent_that_cleans_up_on_int_is_asked_so_while_it_lives_and_killed_all_the_same() {
+    use Action::{HoldState, Interrupt, Kill, Terminate};
+    let ended: &[Input] = &[Input::LeaderEnded { survivors: true }];
+    for (stop, input, wanted) in [
+        (StopSignal::Interrupt, &[Input::Signal(15)][..], Interrupt),
+        (StopSignal::Interrupt, &[Input::OutputLimit], Interrupt),
+        (StopSignal::Interrupt, ended, Terminate),
+        (StopSignal::Terminate, &[Input::Signal(15)], Terminate),
+        (StopSignal::Terminate, ended, Terminate),
+    ] {
+        let mut supervisor = running(Limits { stop, ..LIMITS });
+        let asked = supervisor.step(input.to_vec(), at(1));
+        assert_eq!(asked.todo, [HoldState, wanted], "{stop:?} {input:?}");
+        assert_eq!(supervisor.step(vec![], at(4)).todo, [Kill], "the grace is the same");
+    }
+    let mut timed_out = running(Limits { stop: StopSignal::Interrupt, ..LIMITS });
+    assert_eq!(timed_out.step(vec![], at(100)).todo, [HoldState, Interrupt]);
 }
 
 #[test]
