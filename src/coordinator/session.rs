@@ -322,8 +322,8 @@ fn clear_tree(
         return None;
     }
     match aside::move_out(run, &displaced, &folder.join("kept")) {
-        Ok(moved) => {
-            kept.extend(moved.into_lines());
+        Ok(done) => {
+            kept.extend(done.into_lines());
             None
         }
         // The session is settled all the same: a claim that stays would have to be recovered.
