@@ -16,6 +16,7 @@ use super::Run;
 use super::aftermath::Aftermath;
 use super::claim::Held;
 use super::failure::Failure;
+use super::landing::{self, Work};
 use super::memo::path as memo_path;
 use super::settle::{self, Settlement};
 
@@ -37,6 +38,9 @@ pub(super) struct Intent {
     /// How many events the task has once it is settled.
     #[serde(default)]
     events: usize,
+    /// What a session made in a work tree of its own.
+    #[serde(default)]
+    work: Option<Work>,
 }
 
 /// What is to become of a session's changes.
@@ -92,6 +96,7 @@ pub(super) fn intend(
 ) -> Result<(Planned, Vec<Change>), Failure> {
     let Some(git) = &run.git else { return Ok((Planned::Nothing, Vec::new())) };
     let head = git.place()?;
+    let (paths, work) = landing::work_of(run, paths)?;
     let intent = Intent {
         schema: SCHEMA,
         agent: agent.clone(),
@@ -102,6 +107,7 @@ pub(super) fn intend(
         paths,
         at: run.clock.now(),
         events: row.events.len(),
+        work,
     };
     let change = change(run, &intent)?;
     Ok((Planned::Commit(Box::new(intent)), vec![change]))
@@ -173,6 +179,9 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
         paths,
         at: intent.at,
     };
+    if let Some(work) = &intent.work {
+        return landing::land(run, &plan, (work, &intent.agent));
+    }
     let prepared = git.prepare(&plan)?;
     Ok(git.finish(&prepared)?)
 }
@@ -196,7 +205,9 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
         if git.is_commit_of(&head.commit, &intent.parent, &intent.message)? {
             let mut paths = git.changed_in(&["state", "planning"])?;
             paths.extend(intent.paths.iter().cloned());
+            paths.extend(intent.work.iter().flat_map(Work::paths));
             let Prepared { commit, .. } = git.complete_index(head, &intent.parent, paths)?;
+            landing::arrived(run)?;
             fs::remove(&path)?;
             let subject = intent.message.lines().next().unwrap_or_default().to_owned();
             return Ok(Some(Checkpoint { commit: Some(commit.to_string()), error: None, subject }));

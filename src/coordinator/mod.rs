@@ -6,11 +6,14 @@ mod aftermath;
 mod aside;
 mod checkpoint;
 mod claim;
+mod contamination;
 pub mod declared;
 pub mod dry_run;
 pub mod failure;
 mod ground;
 pub mod holder;
+mod landing;
+mod leasing;
 mod memo;
 mod opening;
 pub mod people;
@@ -22,8 +25,11 @@ mod records;
 pub mod recover;
 mod session;
 mod settle;
+mod site;
 pub mod start;
 mod summary;
+mod tree_look;
+mod tree_recovery;
 
 use crate::clock::Clock;
 use crate::commit::Repository;
@@ -73,6 +79,7 @@ struct Run<'a> {
     git: Option<Repository>,
     snapshotter: Snapshotter,
     guard: Guard,
+    site: site::Site,
     redactor: Redactor,
     tally: Tally,
 }
@@ -149,7 +156,10 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
         if start::ensure_converted(run)? || wrote {
             guarded = run.guard.take()?;
         }
-        let settled = session::run_one(run, &item, guarded)?;
+        let settled = match session::run_one(run, &item, guarded) {
+            Err(Failure::Interrupted { signal }) => return Ok(LoopEnd::Interrupted(signal)),
+            other => other?,
+        };
         if let Some(signal) = run.signals.first() {
             return Ok(LoopEnd::Interrupted(signal));
         }

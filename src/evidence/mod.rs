@@ -8,6 +8,7 @@ mod redact;
 mod retention;
 mod shapes;
 mod teardown;
+mod workspace;
 
 use std::path::{Path, PathBuf};
 
@@ -25,13 +26,14 @@ pub use post::{FailureKind, ReportOutcome, ReportTally, Reported, send};
 pub use redact::{REDACTED, Redactor};
 pub use retention::{apply as apply_retention, session_folders};
 pub use teardown::{Attempt, FailedStage, Outcome, Teardown};
+pub use workspace::{WorkspaceMode, WorkspaceRecord};
 
 /// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`, 4 what the agent's output
-/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`.
-pub const RECORD_SCHEMA: u32 = 4;
+/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`.
+pub const RECORD_SCHEMA: u32 = 5;
 
 /// Names and fixed words of a record: a secret that happens to be one of them must not make the record unreadable.
-const FIXED: [&str; 16] = [
+const FIXED: [&str; 17] = [
     "/run_id",
     "/agent",
     "/task",
@@ -45,6 +47,7 @@ const FIXED: [&str; 16] = [
     "/execution/ended",
     "/teardown/cleanup",
     "/teardown/destruction",
+    "/workspace/mode",
     "/dialect",
     "/agent_fault/kind",
     "/agent_fault/retry_at",
@@ -162,6 +165,9 @@ pub struct RunRecord {
     /// The session's own temporary folder, while it is there.
     #[serde(default)]
     pub temporary: Option<PathBuf>,
+    /// Where it worked; unknown in a record that is older than this field, and where the repository refused.
+    #[serde(default)]
+    pub workspace: Option<WorkspaceRecord>,
     /// What it came to.
     #[serde(default)]
     pub result: Option<Value>,

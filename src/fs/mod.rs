@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the door for files")]
 
 mod durable;
+pub mod swap;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -268,6 +269,27 @@ pub fn make_way(path: &Path, aside: &Path) -> Result<PathBuf> {
     sync_folder(aside)?;
     sync_folder(folder_of(path))?;
     Ok(free)
+}
+
+/// Moves a folder to `wanted`, or to that name with a number if it is taken; says where it lies now.
+pub fn move_folder(path: &Path, wanted: &Path) -> Result<PathBuf> {
+    let numbered = |number: u32| {
+        let mut name = wanted.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    let mut names = std::iter::once(wanted.to_owned()).chain((2..).map(numbered));
+    let free = names.find(|place| place.symlink_metadata().is_err()).unwrap_or_else(|| wanted.to_owned());
+    make_folder(folder_of(&free))?;
+    std::fs::rename(path, &free).map_err(|e| FileError::new("move aside", path, e))?;
+    sync_folder(folder_of(&free))?;
+    Ok(free)
+}
+
+/// Makes `path` a link to `target`, in a folder that is made if missing.
+pub fn make_link(path: &Path, target: &Path) -> Result<()> {
+    make_folder(folder_of(path))?;
+    std::os::unix::fs::symlink(target, path).map_err(|e| FileError::new("make the link", path, e))
 }
 
 /// Opens a new, empty file that only the user may read (mode 0600), to write and read at any place.

@@ -37,6 +37,8 @@ pub struct Assignment<'a> {
 pub struct Sources<'a> {
     /// The project.
     pub project: &'a Project,
+    /// The folder the session works in: everything but state and plan is read there.
+    pub workspace: &'a Path,
     /// The machine's configuration.
     pub config: &'a Config,
     /// The handoff the task's row names, from the root.
