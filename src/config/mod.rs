@@ -73,6 +73,15 @@ pub enum OnViolation {
     SetAside,
 }
 
+/// What an executor is given that takes a rejected task up again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rework {
+    /// The handoff, as any session.
+    Fresh,
+    /// The conversation of the session that submitted, and the handoff.
+    Continue,
+}
+
 /// Everything the machine's configuration says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -120,6 +129,10 @@ pub struct Config {
     pub git_hooks: Hooks,
     /// What becomes of changes outside a session's scope.
     pub on_violation: OnViolation,
+    /// How many further processes a session gets that left without a transition.
+    pub follow_up_turns: u32,
+    /// What a rework goes on from.
+    pub rework: Rework,
     /// Where sessions work.
     pub workspace: Workspace,
     /// How much of `state/runs` is kept.

@@ -14,7 +14,7 @@ use super::agent;
 use super::environment::{self, Environment};
 use super::records::{self, Retention};
 use super::workspace::{self, Mode, Workspace};
-use super::{Config, ConfigError, Hooks, OnViolation, Output};
+use super::{Config, ConfigError, Hooks, OnViolation, Output, Rework};
 use crate::agents::Dialect;
 use crate::ids::Role;
 use crate::strict::{Document, Fault, Fields, path_problem, texts_of};
@@ -29,6 +29,7 @@ const MAX_SESSIONS: Whole = Whole("max_sessions", 1..=10_000, 1_000);
 const MAX_TASK_SESSIONS: Whole = Whole("max_task_sessions", 1..=1_000, 12);
 const MAX_REMEDIATION_DEPTH: Whole = Whole("max_remediation_depth", 0..=10, 2);
 const MAX_PROMPT_CHARS: Whole = Whole("max_prompt_chars", 48_000..=90_000, 80_000);
+const FOLLOW_UP_TURNS: Whole = Whole("follow_up_turns", 0..=10, 1);
 const TIMEOUT: Seconds = Seconds("timeout_seconds", false, 86_400.0, 1_800);
 const EXIT_GRACE: Seconds = Seconds("exit_grace_seconds", true, 600.0, 5);
 const KILL_GRACE: Seconds = Seconds("kill_grace_seconds", true, 600.0, 5);
@@ -41,7 +42,7 @@ const COMBINED_BYTES: Whole = Whole("combined_bytes", 8_192..=1 << 30, 8 << 20);
 const EXCLUDE: [&str; 5] = ["node_modules", ".venv", "__pycache__", "dist", "coverage"];
 
 /// Keys of later versions.
-const LATER: [&str; 6] = ["follow_up_turns", "rework", "verify", "reviewer_differs", "budget", "on_limit"];
+const LATER: [&str; 4] = ["verify", "reviewer_differs", "budget", "on_limit"];
 
 pub(super) fn defaults() -> Config {
     Config {
@@ -72,6 +73,8 @@ pub(super) fn defaults() -> Config {
         git_commits: true,
         git_hooks: Hooks::Off,
         on_violation: OnViolation::Stop,
+        follow_up_turns: FOLLOW_UP_TURNS.2,
+        rework: Rework::Fresh,
         workspace: Workspace::default(),
         retention: Retention::default(),
         report: None,
@@ -127,6 +130,9 @@ fn config(fields: &mut Fields<'_>) -> Config {
             &[("stop", OnViolation::Stop), ("set_aside", OnViolation::SetAside)],
         )
         .unwrap_or(default.on_violation),
+        follow_up_turns: whole(fields, &FOLLOW_UP_TURNS),
+        rework: choice(fields, "rework", &[("fresh", Rework::Fresh), ("continue", Rework::Continue)])
+            .unwrap_or(default.rework),
         workspace: fields.object("workspace", workspace::read).unwrap_or_default(),
         retention: fields.object("retention", records::retention).unwrap_or_default(),
         report: fields.object("report", records::report).flatten(),
@@ -268,6 +274,7 @@ mod tests {
             "context_files": ["AGENTS.md", "roles/{role}.md"], "exclude": ["out"], "watch": ["generated/x"],
             "environment": {"set": {"A": ""}, "remove": ["B"], "pass": null, "by_role": {"qa": {"pass": ["PATH"]}}},
             "git_commits": false, "git_hooks": "run", "on_violation": "set_aside",
+            "follow_up_turns": 0, "rework": "continue",
             "retention": {"runs": 9, "days": 8, "bytes": 7},
             "report": {"url": "https://host/x", "headers_from_env": {"X-Key": "HOST_KEY"}, "timeout_seconds": 1.5}
         }"#;
@@ -292,6 +299,7 @@ mod tests {
             (config.git_commits, config.git_hooks, config.on_violation),
             (false, Hooks::Run, OnViolation::SetAside)
         );
+        assert_eq!((config.follow_up_turns, config.rework), (0, Rework::Continue));
         assert_eq!(config.retention, Retention { runs: 9, days: 8, bytes: 7 });
         let report = config.report.unwrap();
         assert_eq!((report.url.as_str(), report.timeout), ("https://host/x", Duration::from_millis(1500)));
@@ -366,7 +374,8 @@ mod tests {
             r#"{"environment": {"by_role": {"qa": 1}}}"#,
             "key `environment.by_role.qa` must be an object with `set`, `remove` or `pass`",
         ),
-        (r#"{"rework": "fresh"}"#, "key `rework` is not supported by this version; remove it"),
+        (r#"{"rework": "again"}"#, "key `rework` must be \"fresh\" or \"continue\", not \"again\""),
+        (r#"{"follow_up_turns": 11}"#, "key `follow_up_turns` must be an integer from 0 to 10, not `11`"),
         (r#"{"max_sesions": 1}"#, "key `max_sesions` is unknown; did you mean `max_sessions`?"),
         (r#"{"git_hooks": "off", "git_hooks": "run"}"#, "key `git_hooks` is written twice; keep one"),
         ("[]", "must hold one object, not a list"),

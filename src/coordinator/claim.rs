@@ -67,3 +67,28 @@ pub(super) fn take<T>(
     run.board.set(held.card.id.clone(), held.row.clone());
     Ok((held, opened))
 }
+
+/// Renews the claim of a session that left without a transition, for its next process `name`: with a secret of its own, and
+/// durable before that process exists, with what `open` makes of it. `closed` is the final record of the session before.
+pub(super) fn renew<T>(
+    run: &mut Run<'_>,
+    (held, name): (&Held, SessionName),
+    closed: Change,
+    open: impl FnOnce(&Run<'_>, &Held) -> Result<(T, Change), Failure>,
+) -> Result<(Held, T), Failure> {
+    let token = prepare::fresh_token()?;
+    run.redactor.begin_session(token.text());
+    let step = Step::FollowUp { session: name.number, token_hash: token.hash() };
+    let locked = run.desk.lock()?;
+    let row = rules::apply(&held.card.id, &held.row, (Actor::Coordinator, &run.clock.stamp()), step)?;
+    let next = Held { name, card: held.card.clone(), before: held.before.clone(), row, token };
+    let (opened, opening) = open(run, &next)?;
+    let memo = Memo::renewed(run, &next, &held.row)?;
+    let batch = Batch::default().row(&next.card.stage, &next.card.id, &next.row);
+    // In turn: a renewed claim without its memo would leave a start after a power failure with the secret of the one before.
+    locked.write_with(&batch, (&[memo], &[closed, opening]), Order::InTurn)?;
+    drop(locked);
+    crate::fault::point("follow-up:durable");
+    run.board.set(next.card.id.clone(), next.row.clone());
+    Ok((next, opened))
+}

@@ -7,13 +7,11 @@ use serde_json::{Value, json};
 use crate::ids::AgentId;
 use crate::observe::SessionName;
 use crate::plan::Plan;
-use crate::prompt::{self, Assignment, Prompt, Sources};
 use crate::tracker::ready::{self, Board, Part, Ready};
 use crate::tracker::store::Store;
 
 use super::failure::Failure;
-use super::opening::packet_row;
-use super::prepare::{self, Command};
+use super::planning::{self, Places, Planned};
 use super::start::{self, Opening};
 use super::{ground, site, summary};
 use crate::config::Mode;
@@ -30,12 +28,16 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
     let Some(next) = picks.first() else {
         return Ok(nothing_ready(&plan, &board, &part));
     };
-    let prompt = prompt(opening, &plan, (&board, next))?;
-    let sizes: Vec<_> =
-        prompt.sizes.iter().map(|size| json!({"part": size.part, "characters": size.characters})).collect();
-    let characters = prompt.text.chars().count();
-    let command = command(opening, next).and_then(|command| {
-        command.accept(prompt)?;
+    let Planned { command, prompt } = planned(opening, &plan, (&board, next))?;
+    let prepared = prompt?;
+    let sizes: Vec<_> = prepared
+        .details()
+        .prompt_parts
+        .iter()
+        .map(|size| json!({"part": size.part, "characters": size.characters}))
+        .collect();
+    let command = command.and_then(|command| {
+        command.accept(prepared.prompt())?;
         Ok(command.argv)
     });
     let (argv, missing) = match command {
@@ -43,7 +45,8 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
         Err(failure) => (None, Some(failure.reason())),
     };
     let shown = json!({
-        "dry_run": true, "next": next, "prompt_characters": characters, "prompt_parts": sizes, "argv": argv,
+        "dry_run": true, "next": next, "prompt_characters": prepared.details().prompt_characters, "prompt_parts": sizes, "argv": argv,
+        "details": prepared.details(),
         "configuration_required": missing.is_some(), "configuration_error": missing,
         "preflight_error": preflight(opening, &board).err().map(|failure| failure.reason()),
         "then": picks.iter().skip(1).collect::<Vec<_>>(), "state_unchanged": true,
@@ -71,42 +74,28 @@ fn preview_agent(next: &Ready) -> AgentId {
     AgentId::fresh(&next.role, [0; 6])
 }
 
-fn prompt(opening: &Opening<'_>, plan: &Plan, (board, next): (&Board, &Ready)) -> Result<Prompt, Failure> {
+/// The next session, planned as a run plans it. Whoever drops it has changed nothing.
+fn planned(opening: &Opening<'_>, plan: &Plan, (board, next): (&Board, &Ready)) -> Result<Planned, Failure> {
     let card = plan.task(&next.id).ok_or_else(|| Failure::UnknownPart {
         kind: "task",
         name: next.id.to_string(),
         nearest: String::new(),
     })?;
-    let agent = preview_agent(next);
-    let row = board.row(&next.id);
-    let assignment =
-        Assignment { agent: &agent, role: &next.role, card, work: next.work, runner_bin: &opening.host.binary };
-    let sources = Sources {
-        project: opening.project,
-        workspace: opening.project.root(),
-        config: opening.config,
-        handoff: row.handoff.as_deref(),
-        evidence: row.evidence.as_deref().filter(|_| next.work == crate::plan::Work::Review),
-    };
-    let max = opening.config.max_prompt_chars;
-    let parts = prompt::gather(&sources, &assignment)?;
-    Ok(prompt::assemble(&assignment, &parts, &packet_row(row), max)?)
-}
-
-fn command(opening: &Opening<'_>, next: &Ready) -> Result<Command, Failure> {
     let name = SessionName {
         agent: preview_agent(next),
         number: 1,
         parent: None,
         task: next.id.clone(),
-        title: String::new(),
+        title: card.title.clone(),
         role: next.role.clone(),
         work: next.work,
     };
     // A work tree that is not there yet will hold what the root holds.
     let workspace = site::workspace_root(opening.project, opening.config.workspace.mode);
     let workspace = if workspace.is_dir() { workspace } else { opening.project.root().to_owned() };
-    prepare::command((opening.project, &workspace), opening.config, opening.host, &name)
+    let places = Places { project: opening.project, workspace: &workspace, config: opening.config, host: opening.host };
+    let row = planning::claimed(&name, board.row(&next.id), &opening.clock.stamp())?;
+    Ok(planning::plan_session(places, planning::Session { name: &name, card, row: &row, left: None }, None))
 }
 
 /// What would stop a real run before its first session.

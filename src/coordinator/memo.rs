@@ -38,6 +38,10 @@ pub(super) struct Memo {
     pub(super) before: Row,
     /// The row with the claim.
     pub(super) row: Row,
+    /// The row with the claim as it was for the session's process before this one. Until the renewed claim is on disk after this
+    /// memo, it is the row that is found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous: Option<Row>,
     /// Paths under `state/` and `planning/` that differed from HEAD before the session, by the digest of their content.
     dirty: BTreeMap<RelPath, String>,
 }
@@ -62,10 +66,35 @@ impl Memo {
             token: held.token.text().to_owned(),
             before: held.before.clone(),
             row: held.row.clone(),
+            previous: None,
             dirty: dirty(run)?,
         };
-        let path = path(run.project);
-        let text = serde_json::to_vec(&memo).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
+        memo.replaced(run.project)
+    }
+
+    /// The writing of the memo of a claim that was renewed for a further process; comes before the renewed claim itself. What
+    /// differed from HEAD before the first process still does not count as theirs.
+    pub(super) fn renewed(run: &Run<'_>, held: &Held, previous: &Row) -> Result<Change, Failure> {
+        let known = Self::read(run.project)?.filter(|memo| memo.agent == held.name.agent && memo.task == held.card.id);
+        let memo = Self {
+            schema: SCHEMA,
+            agent: held.name.agent.clone(),
+            task: held.card.id.clone(),
+            token: held.token.text().to_owned(),
+            before: held.before.clone(),
+            row: held.row.clone(),
+            previous: Some(previous.clone()),
+            dirty: match known {
+                Some(memo) => memo.dirty,
+                None => dirty(run)?,
+            },
+        };
+        memo.replaced(run.project)
+    }
+
+    fn replaced(&self, project: &Project) -> Result<Change, Failure> {
+        let path = path(project);
+        let text = serde_json::to_vec(self).map_err(|source| fs::JsonError::Syntax { path: path.clone(), source })?;
         Ok(Change::replace_private(path, text))
     }
 
@@ -87,7 +116,8 @@ impl Memo {
         let file = run.project.root().join(&own_path);
         let token = Token::from_text(&self.token);
         let found = fs::read_if_present(&file).ok().flatten().and_then(|bytes| parse_row(&file, &bytes).ok());
-        let row = found.filter(|row| *row == self.row || *row == self.before || token.explains(&self.row, row, ""));
+        let is_known = |row: &Row| *row == self.row || *row == self.before || self.previous.as_ref() == Some(row);
+        let row = found.filter(|row| is_known(row) || token.explains(&self.row, row, ""));
         let is_foreign = row.is_none();
         let row = row.unwrap_or_else(|| self.row.clone());
         let mut explained: BTreeSet<String> = views::PATHS.iter().map(|path| (*path).to_owned()).collect();

@@ -18,6 +18,7 @@ mod memo;
 mod opening;
 pub mod people;
 pub mod people_commit;
+mod planning;
 pub mod prepare;
 mod program;
 mod reading;
@@ -30,12 +31,16 @@ pub mod start;
 mod summary;
 mod tree_look;
 mod tree_recovery;
+mod turns;
+
+use std::collections::BTreeMap;
 
 use crate::clock::Clock;
 use crate::commit::Repository;
 use crate::config::Config;
+use crate::conversation::Exchange;
 use crate::evidence::{Redactor, ReportTally};
-use crate::ids::AgentId;
+use crate::ids::{AgentId, TaskId};
 use crate::observe::{Event, Observer};
 use crate::outcome::{RunResult, Stop};
 use crate::plan::Plan;
@@ -81,6 +86,8 @@ struct Run<'a> {
     guard: Guard,
     site: site::Site,
     redactor: Redactor,
+    /// The conversations of sessions whose work is under review, for a rework that goes on from there.
+    exchanges: BTreeMap<TaskId, Exchange>,
     tally: Tally,
 }
 

@@ -2,13 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::evidence::{Outcome, PartRecord, RECORD_SCHEMA, RecordStatus, RunRecord, Teardown};
+use crate::conversation::prepared::{Details, InputDigest, Prepared};
+use crate::evidence::{InputRecord, Outcome, PartRecord, RECORD_SCHEMA, RecordStatus, RunRecord, Teardown};
 use crate::fs::{self, Change};
-use crate::observe::SessionName;
-use crate::plan::{TaskCard, Work};
-use crate::prompt::{self, Assignment, Parts, PromptFault, Sources};
+use crate::prompt::{PartSize, PromptFault};
 use crate::tokens::{Cost, Tokens};
-use crate::tracker::row::Row;
 
 use super::Run;
 use super::claim::Held;
@@ -23,15 +21,12 @@ pub(super) struct Opening {
     /// Its record so far.
     pub(super) record: RunRecord,
     /// Its prompt.
-    pub(super) prompt: Result<WrittenPrompt, PromptFault>,
+    pub(super) prompt: Result<Prepared, PromptFault>,
 }
 
-/// A prompt that lies in a session's folder.
-pub(super) struct WrittenPrompt {
-    /// The file.
-    pub(super) file: PathBuf,
-    /// What it holds.
-    pub(super) text: String,
+/// The prompt's file in a session's folder.
+pub(super) fn prompt_file(folder: &Path) -> PathBuf {
+    folder.join("prompt.md")
 }
 
 impl Opening {
@@ -39,60 +34,33 @@ impl Opening {
     pub(super) fn of(
         run: &Run<'_>,
         held: &Held,
-        (command, granted, gathered, temporary): (&Command, &Granted, Result<Parts, PromptFault>, &Path),
+        (command, granted, prompt, temporary): (&Command, &Granted, Result<Prepared, PromptFault>, &Path),
     ) -> Result<(Self, Change), Failure> {
-        let max = run.config.max_prompt_chars;
-        let assembled = gathered.and_then(|parts| {
-            prompt::assemble(&assignment(run, &held.name, &held.card), &parts, &packet_row(&held.row), max)
-        });
-        let assembled = assembled.and_then(|prompt| command.accept(prompt));
         let folder = run.project.session(&held.name.agent, held.name.number);
         fs::make_private_folder(&folder)?;
         let mut record = record(run, held, (command, granted));
-        let prompt = match assembled {
-            Ok(prompt) => {
-                record.prompt_characters = prompt.text.chars().count();
-                let part =
-                    |size: &prompt::PartSize| PartRecord { part: size.part.clone(), characters: size.characters };
-                record.prompt_parts = prompt.sizes.iter().map(part).collect();
-                record.temporary = Some(temporary.to_owned());
-                fs::make_folder(&run.project.root().join("state/commit_messages"))?;
-                let file = folder.join("prompt.md");
-                // A power failure that takes the prompt takes its reader too.
-                fs::replace_unsynced(&file, prompt.text.as_bytes(), 0o600)?;
-                Ok(WrittenPrompt { file, text: prompt.text })
-            }
-            Err(fault) => Err(fault),
-        };
+        if let Ok(prepared) = &prompt {
+            describe(&mut record, prepared.details());
+            record.temporary = Some(temporary.to_owned());
+            fs::make_folder(&run.project.root().join("state/commit_messages"))?;
+            // A power failure that takes the prompt takes its reader too.
+            fs::replace_unsynced(&prompt_file(&folder), prepared.prompt().text.as_bytes(), 0o600)?;
+        }
         let change = record.change(&folder, &run.redactor)?;
         Ok((Self { folder, record, prompt }, change))
     }
 }
 
-/// Reads all that the prompt is made of.
-pub(super) fn gather(run: &Run<'_>, name: &SessionName, card: &TaskCard) -> Result<Parts, PromptFault> {
-    let row = run.board.row(&card.id);
-    let sources = Sources {
-        project: run.project,
-        workspace: &run.workspace_root(),
-        config: run.config,
-        handoff: row.handoff.as_deref(),
-        evidence: row.evidence.as_deref().filter(|_| name.work == Work::Review),
-    };
-    prompt::gather(&sources, &assignment(run, name, card))
-}
-
-fn assignment<'n>(run: &'n Run<'_>, name: &'n SessionName, card: &'n TaskCard) -> Assignment<'n> {
-    Assignment { agent: &name.agent, role: &name.role, card, work: name.work, runner_bin: &run.host.binary }
-}
-
-/// The row as an agent sees it: without the claim and without the whole history.
-pub(super) fn packet_row(row: &Row) -> String {
-    let shown = serde_json::json!({
-        "status": row.status, "owner": row.owner, "reviewer": row.reviewer, "attempts": row.attempts,
-        "handoff": row.handoff, "evidence": row.evidence, "reason": row.reason, "no_change": row.declared_no_change(),
-    });
-    serde_json::to_string_pretty(&shown).unwrap_or_default()
+/// Puts on record what is known of the prompt.
+fn describe(record: &mut RunRecord, details: &Details) {
+    let part = |size: &PartSize| PartRecord { part: size.part.clone(), characters: size.characters };
+    let input = |input: &InputDigest| InputRecord { part: input.part.clone(), hash: input.digest.to_string() };
+    record.prompt_characters = details.prompt_characters;
+    record.prompt_parts = details.prompt_parts.iter().map(part).collect();
+    record.definition_hash = Some(details.definition.to_string());
+    record.input_hashes = details.inputs.iter().map(input).collect();
+    record.prompt_hash = Some(details.prompt.to_string());
+    record.parent_run_id.clone_from(&details.parent_run_id);
 }
 
 fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) -> RunRecord {
@@ -116,6 +84,10 @@ fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) 
         skipped_lines: 0,
         prompt_characters: 0,
         prompt_parts: Vec::new(),
+        parent_run_id: held.name.parent.clone(),
+        definition_hash: None,
+        input_hashes: Vec::new(),
+        prompt_hash: None,
         execution: None,
         scope_violations: Vec::new(),
         tampering: Vec::new(),

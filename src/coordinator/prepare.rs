@@ -67,15 +67,15 @@ impl Command {
         std::iter::once(self.program.clone().into_os_string()).chain(filled.map(OsString::from)).collect()
     }
 
-    /// The prompt, if it can be given to this command.
-    pub fn accept(&self, prompt: Prompt) -> Result<Prompt, PromptFault> {
+    /// Whether the prompt can be given to this command.
+    pub fn accept(&self, prompt: &Prompt) -> Result<(), PromptFault> {
         let why = match prompt.text.len() {
-            _ if !self.argv.iter().any(|argument| argument == PROMPT_ARGUMENT) => return Ok(prompt),
+            _ if !self.argv.iter().any(|argument| argument == PROMPT_ARGUMENT) => return Ok(()),
             length if length > LONGEST_ARGUMENT => {
                 format!("has {length} bytes, more than the {LONGEST_ARGUMENT} that an argument may have")
             }
             _ if prompt.text.contains('\0') => "holds a NUL character".to_owned(),
-            _ => return Ok(prompt),
+            _ => return Ok(()),
         };
         Err(PromptFault::Task(ContextFault::NoArgument { program: self.argv[0].clone(), why }))
     }
@@ -221,10 +221,10 @@ mod tests {
         let (by_argument, by_stdin) = (command(&["mini", "-t", "{prompt}"]), command(&["mini"]));
         let longest = "ä".repeat(LONGEST_ARGUMENT / 2) + "x";
         assert_eq!(longest.len(), LONGEST_ARGUMENT);
-        assert!(by_argument.accept(prompt(&longest)).is_ok());
-        let error = by_argument.accept(prompt(&(longest.clone() + "x"))).unwrap_err().to_string();
+        assert!(by_argument.accept(&prompt(&longest)).is_ok());
+        let error = by_argument.accept(&prompt(&(longest.clone() + "x"))).unwrap_err().to_string();
         assert!(error.contains("131072 bytes") && error.contains("and mini takes it as an argument"), "{error}");
-        assert!(by_argument.accept(prompt("a\0b")).is_err());
-        assert!(by_stdin.accept(prompt(&(longest + "xa\0b"))).is_ok());
+        assert!(by_argument.accept(&prompt("a\0b")).is_err());
+        assert!(by_stdin.accept(&prompt(&(longest + "xa\0b"))).is_ok());
     }
 }

@@ -30,11 +30,11 @@ impl Listener {
         self.0.gap(stream);
     }
 
-    /// Puts on record what was read; `now` is the session's end.
-    pub(super) fn note(self, record: &mut RunRecord, result: &ExecutionResult, now: &Zoned) {
+    /// Puts on record what was read, and gives what the agent said last if its dialect tells; `now` is the session's end.
+    pub(super) fn note(self, record: &mut RunRecord, result: &ExecutionResult, now: &Zoned) -> Option<String> {
         if result.pid.is_none() {
             nothing_ran(record);
-            return;
+            return None;
         }
         let reading = self.0.finish(now);
         let reading = match result.exit {
@@ -45,9 +45,9 @@ impl Listener {
         record.cost = reading.cost;
         record.agent_fault = reading.fault;
         record.skipped_lines = reading.skipped_lines;
-        record.final_message = reading
-            .final_message
-            .map(|message| MessageRecord { bytes: message.text.len(), truncated: message.truncated });
+        let message = reading.final_message?;
+        record.final_message = Some(MessageRecord { bytes: message.text.len(), truncated: message.truncated });
+        Some(message.text)
     }
 }
 

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::agents::Dialect;
+use crate::conversation::Exchange;
+use crate::conversation::prepared::Prepared;
 use crate::evidence::{RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
@@ -12,7 +15,7 @@ use crate::prompt::PromptFault;
 use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Stream, Watched};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::Status;
-use crate::tracker::store::{Store, row_path};
+use crate::tracker::store::{LockedStore, Store, row_path};
 use crate::verdict::{self, Facts, Verdict};
 
 use super::aftermath::{self, Aftermath};
@@ -21,16 +24,19 @@ use super::claim::{self, Held};
 use super::failure::Failure;
 use super::ground::{self, Ground};
 use super::leasing::{self, Granted};
-use super::opening::{self, Opening, WrittenPrompt};
+use super::opening::{self, Opening};
 use super::prepare::{self, Command};
 use super::reading::{self, Listener};
 use super::settle::{self, Settlement};
-use super::{Run, aside, memo, records, tree_look};
+use super::{Run, aside, memo, records, tree_look, turns};
 use crate::config::{Config, OnViolation, Output};
 use crate::workspace::{Area, Guarded, GuardedPath};
 
 /// How much of each output stream a reason carries, in bytes.
 const TAIL: usize = 2000;
+
+/// How much of its standard output counts as what an agent said last, in bytes, where no dialect tells.
+const LAST_WORDS: usize = 16_000;
 
 /// How much more of it is looked through for secrets, so that none is cut in two.
 const LEAD: usize = 8000;
@@ -106,38 +112,48 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
         work: item.work,
     };
     let granted = leasing::acquire(run)?;
-    let command = prepare::command((run.project, &run.workspace_root()), run.config, run.host, &name)?;
+    let (name, command, prompt) = turns::plan_first(run, name, &card)?;
     let temporary = fs::temporary_folder(records::outside(run))?;
     let guarded = if granted.is_fresh { run.guard.take()? } else { guarded };
     let ground = ground::check(run, guarded)?;
-    let gathered = opening::gather(run, &name, &card);
-    if let Err(fault @ PromptFault::Configuration(_)) = gathered {
-        return Err(fault.into());
-    }
     let commit = ground.head.as_ref().map(|head| head.commit.to_string());
     let (held, opening) = claim::take(run, (name, card, commit), |run, held| {
-        Opening::of(run, held, (&command, &granted, gathered, temporary.path()))
+        Opening::of(run, held, (&command, &granted, prompt, temporary.path()))
     })?;
     if run.tally.launched == 0 {
         let (tasks, done) = progress(run);
         (run.observe)(&Event::RunStarted { tasks, done });
     }
+    let left = carry_out(run, (held, granted), (&command, opening, temporary));
+    match conclude(run, left, &ground)? {
+        Concluded::Settled(settled) => Ok(settled),
+        Concluded::Missing(judged) => turns::go_on(run, judged, &ground),
+    }
+}
+
+/// Runs the process of a session that is claimed and opened, if it has a prompt.
+pub(super) fn carry_out(
+    run: &mut Run<'_>,
+    (held, granted): (Held, Granted),
+    (command, opening, temporary): (&Command, Opening, tempfile::TempDir),
+) -> Left {
     run.tally.launched += 1;
     run.tally.last_session = Some(held.name.agent.clone());
     (run.observe)(&Event::SessionStarted { session: held.name.clone(), count: run.tally.launched });
     let Opening { folder, mut record, prompt } = opening;
-    let over = match prompt {
-        Ok(prompt) => {
-            let result = execute(run, &held, (&command, prompt, temporary.path()), (&folder, &mut record));
+    let (over, exchange) = match prompt {
+        Ok(prepared) => {
+            let places = (command, temporary.path(), folder.as_path());
+            let (result, exchange) = run_prepared(run, &held, prepared, (places, &mut record));
             records::cleaned(&mut record, fs::remove_temporary(temporary));
-            Over::Ran(Box::new(result))
+            (Over::Ran(Box::new(result)), exchange)
         }
         Err(fault) => {
             reading::nothing_ran(&mut record);
-            Over::NoPrompt(fault)
+            (Over::NoPrompt(fault), None)
         }
     };
-    conclude(run, held, (&ground, granted), (over, folder, record))
+    Left { held, granted, over, folder, record, exchange }
 }
 
 /// How many tasks the chosen part has and how many are done.
@@ -147,27 +163,44 @@ fn progress(run: &Run<'_>) -> (usize, usize) {
     (tasks.len(), done)
 }
 
+/// A session whose process is over, and of whose work nothing is known yet.
+pub(super) struct Left {
+    /// The claim.
+    pub(super) held: Held,
+    /// The workspace.
+    pub(super) granted: Granted,
+    /// How the process ended.
+    pub(super) over: Over,
+    /// Where what is known of it is written.
+    pub(super) folder: PathBuf,
+    /// Its record so far.
+    pub(super) record: RunRecord,
+    /// The conversation up to what it said last; none if no process came to be.
+    pub(super) exchange: Option<Exchange>,
+}
+
 /// How the process part of a session ended.
-enum Over {
+pub(super) enum Over {
     /// There was a process, or at least a try at one.
     Ran(Box<ExecutionResult>),
     /// The prompt could not be made, so nothing was started.
     NoPrompt(PromptFault),
 }
 
-/// Runs the process; returns when nothing of its tree lives.
-fn execute(
+/// Runs the process of a prepared session, once; returns when nothing of its tree lives. With it comes the conversation, if there
+/// was a process that could have said something.
+fn run_prepared(
     run: &Run<'_>,
     held: &Held,
-    (command, prompt, temporary): (&Command, WrittenPrompt, &Path),
-    (folder, record): (&Path, &mut RunRecord),
-) -> ExecutionResult {
+    prepared: Prepared,
+    ((command, temporary, folder), record): ((&Command, &Path, &Path), &mut RunRecord),
+) -> (ExecutionResult, Option<Exchange>) {
     let places = (run.project, run.config, run.host);
     let launch = Launch {
-        argv: command.to_exec(&prompt.text),
+        argv: command.to_exec(&prepared.prompt().text),
         cwd: run.workspace_root(),
         env: prepare::environment(places, (&held.name, command), &held.token, temporary),
-        stdin: prompt.file,
+        stdin: opening::prompt_file(folder),
         scratch: folder.to_owned(),
         stdout: folder.join("stdout.log"),
         stderr: folder.join("stderr.log"),
@@ -194,8 +227,15 @@ fn execute(
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
     records::destroyed(&mut record.teardown, &result);
-    watch.listener.note(record, &result, &run.clock.local());
-    result
+    let said = watch.listener.note(record, &result, &run.clock.local());
+    let said = match said {
+        // Without a dialect it is all that was printed.
+        Some(said) if command.agent.dialect == Dialect::Plain => last_bytes(&said, LAST_WORDS).to_owned(),
+        Some(said) => said,
+        None => session::tail(&launch.stdout, LAST_WORDS),
+    };
+    let exchange = result.pid.map(|_| prepared.into_exchange(&held.name.run_id(), &said));
+    (result, exchange)
 }
 
 fn output_bounds(config: &Config) -> OutputBounds {
@@ -238,26 +278,73 @@ impl Watched for RowWatch<'_> {
     }
 }
 
-/// Looks at what the session did, judges, settles, commits and records.
-fn conclude(
-    run: &mut Run<'_>,
-    held: Held,
-    (ground, granted): (&Ground, Granted),
-    (over, folder, mut record): (Over, PathBuf, RunRecord),
-) -> Result<Settled, Failure> {
+/// A session that was looked at and judged.
+pub(super) struct Judged {
+    /// The session.
+    pub(super) session: Left,
+    /// What it did.
+    pub(super) aftermath: Aftermath,
+    /// What it comes to.
+    pub(super) verdict: Verdict,
+    after: Guarded,
+}
+
+/// What became of a session that was looked at.
+pub(super) enum Concluded {
+    /// It is settled.
+    Settled(Settled),
+    /// It left without a transition and may get a further process; nothing of it is settled, and nothing of its tree lives.
+    Missing(Box<Judged>),
+}
+
+/// Looks at what the session did and judges it; settles it, unless it may go on in a further process.
+pub(super) fn conclude(run: &mut Run<'_>, left: Left, ground: &Ground) -> Result<Concluded, Failure> {
     let store = run.desk.store().clone();
-    let displaced = reopen(run, &folder)?;
-    tree_look::collect(run, &held.name.agent)?;
+    let displaced = reopen(run, &left.folder)?;
+    tree_look::collect(run, &left.held.name.agent)?;
     let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
-    let mut aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
+    let judged = look(run, &locked, left, (ground, displaced))?;
+    if turns::is_missing(run, &judged) {
+        return Ok(Concluded::Missing(Box::new(judged)));
+    }
+    settle_judged(run, locked, judged, ground).map(Concluded::Settled)
+}
+
+/// Settles a session that gets no further process.
+pub(super) fn settle_missing(run: &mut Run<'_>, judged: Judged, ground: &Ground) -> Result<Settled, Failure> {
+    let store = run.desk.store().clone();
+    let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
+    settle_judged(run, locked, judged, ground)
+}
+
+/// Looks at everything the session could have changed since `ground`, and judges.
+fn look(
+    run: &mut Run<'_>,
+    locked: &LockedStore<'_>,
+    mut session: Left,
+    (ground, displaced): (&Ground, Option<String>),
+) -> Result<Judged, Failure> {
+    let mut aftermath = aftermath::examine(run, locked, &session.held, (ground, &session.folder))?;
     aftermath.tampering.extend(displaced);
     let after = run.guard.last();
-    aftermath.findings.extend(clear_left_lock(run, &over)?);
-    unstage(run, &mut record.teardown)?;
-    let verdict = judge(run, &held, (&aftermath, &over, &folder));
-    if let Over::Ran(result) = &over {
-        record.execution = Some((**result).clone());
+    aftermath.findings.extend(clear_left_lock(run, &session.over)?);
+    unstage(run, &mut session.record.teardown)?;
+    let verdict = judge(run, &session.held, (&aftermath, &session.over, &session.folder));
+    if let Over::Ran(result) = &session.over {
+        session.record.execution = Some((**result).clone());
     }
+    Ok(Judged { session, aftermath, verdict, after })
+}
+
+/// Settles, commits and records what was judged.
+fn settle_judged(
+    run: &mut Run<'_>,
+    locked: LockedStore<'_>,
+    judged: Judged,
+    ground: &Ground,
+) -> Result<Settled, Failure> {
+    let Judged { session, aftermath, verdict, after } = judged;
+    let Left { held, granted, over: _, folder, mut record, exchange } = session;
     let mut kept = aftermath.kept.clone();
     let is_review = held.name.work == Work::Review;
     let blocked_commit = clear_tree(run, (&aftermath, is_review), (&folder, &mut kept));
@@ -266,6 +353,7 @@ fn conclude(
     let own_path = row_path(&held.card.stage, &held.card.id);
     let session = settle::write(run, &locked, held, (&intent, &settlement))?;
     drop(locked);
+    turns::keep(run, (&session, &verdict), exchange);
     let pages = settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
     record.commit_error.clone_from(&committed.error);

@@ -1,5 +1,6 @@
 //! How a run begins: everything is checked before the run lock is taken, and nothing is changed before it is held.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::clock::Clock;
@@ -104,6 +105,7 @@ pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, F
         board,
         part,
         git,
+        exchanges: BTreeMap::new(),
         tally: Tally::default(),
     };
     Ok(Opened::Ours(lock, Box::new(run)))

@@ -29,12 +29,16 @@ pub use teardown::{Attempt, FailedStage, Outcome, Teardown};
 pub use workspace::{WorkspaceMode, WorkspaceRecord};
 
 /// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`, 4 what the agent's output
-/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`.
-pub const RECORD_SCHEMA: u32 = 5;
+/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`, 6 `parent_run_id` and the
+/// digests `definition_hash`, `input_hashes` and `prompt_hash`.
+pub const RECORD_SCHEMA: u32 = 6;
 
 /// Names and fixed words of a record: a secret that happens to be one of them must not make the record unreadable.
-const FIXED: [&str; 17] = [
+const FIXED: [&str; 20] = [
     "/run_id",
+    "/parent_run_id",
+    "/definition_hash",
+    "/prompt_hash",
     "/agent",
     "/task",
     "/role",
@@ -81,6 +85,15 @@ pub struct PartRecord {
     pub characters: usize,
 }
 
+/// The digest of one file of the prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputRecord {
+    /// Its heading.
+    pub part: String,
+    /// SHA-256 of its text as it stands in the prompt, in lower-case hex.
+    pub hash: String,
+}
+
 /// That the agent said something at its end; not what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageRecord {
@@ -120,6 +133,18 @@ pub struct RunRecord {
     pub prompt_characters: usize,
     /// Its parts, in order.
     pub prompt_parts: Vec<PartRecord>,
+    /// The session whose conversation it goes on from.
+    #[serde(default)]
+    pub parent_run_id: Option<String>,
+    /// SHA-256 of the card, the role and what is to be done; none in older records and without a prompt.
+    #[serde(default)]
+    pub definition_hash: Option<String>,
+    /// The digest of each file that was read for the new prompt, in order.
+    #[serde(default)]
+    pub input_hashes: Vec<InputRecord>,
+    /// SHA-256 of the whole prompt, agents of its conversation named by their place in it.
+    #[serde(default)]
+    pub prompt_hash: Option<String>,
     /// How the process ended.
     #[serde(default)]
     pub execution: Option<ExecutionResult>,

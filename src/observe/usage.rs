@@ -181,7 +181,7 @@ fn told(record: &RunRecord) -> Event {
     let session = SessionName {
         agent: record.agent.clone(),
         number: record.session,
-        parent: None,
+        parent: record.parent_run_id.clone(),
         task: record.task.clone(),
         title: String::new(),
         role: record.role.clone(),

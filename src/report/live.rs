@@ -93,7 +93,8 @@ fn words(event: &Event, told: &str) -> String {
                 Work::Claim => "works on",
                 Work::Review => "reviews",
             };
-            format!("\n[{count}] {} {doing} {}: {}", session.role, session.task, session.title)
+            let from = session.parent.as_ref().map(|run| format!(" (goes on from {run})")).unwrap_or_default();
+            format!("\n[{count}] {} {doing} {}: {}{from}", session.role, session.task, session.title)
         }
         Event::AttemptStarted { attempt, .. } => format!("    attempt {attempt}"),
         Event::RetryDelayed { attempt, delay_ms, .. } => {

@@ -61,6 +61,8 @@ pub enum Action {
     Claim,
     /// A reviewer's session took the task.
     Review,
+    /// A session that left without a transition got a further process.
+    FollowUp,
     /// An executor handed its work in.
     Submit,
     /// A reviewer accepted the work.
@@ -224,8 +226,12 @@ impl Row {
     /// How many sessions the task used since a person last answered for it, over all roles.
     pub fn sessions(&self) -> u32 {
         let since_answer = self.events.iter().rev().take_while(|event| event.action != Action::Answer);
-        u32::try_from(since_answer.filter(|event| matches!(event.action, Action::Claim | Action::Review)).count())
-            .unwrap_or(u32::MAX)
+        u32::try_from(
+            since_answer
+                .filter(|event| matches!(event.action, Action::Claim | Action::Review | Action::FollowUp))
+                .count(),
+        )
+        .unwrap_or(u32::MAX)
     }
 
     /// How many reviews of what was last submitted were undone since a person last answered.

@@ -76,6 +76,7 @@ impl Change<'_> {
     fn make(&self, next: &mut Row, step: Step<'_>) -> Result<Done, Refusal> {
         match step {
             Step::Claim { claim, waiting_for } => self.claim(next, claim, waiting_for),
+            Step::FollowUp { session, token_hash } => self.follow_up(next, session, token_hash),
             Step::Submit { evidence, no_change } => self.submit(next, evidence, no_change),
             Step::Approve { evidence } => self.approve(next, evidence),
             Step::Reject { reason, handoff } => self.reject(next, reason, handoff),
@@ -146,6 +147,23 @@ impl Change<'_> {
         next.agents.push(claim.agent.clone());
         next.claim = Some(claim);
         Ok(Done::new(action, None))
+    }
+
+    fn follow_up(&self, next: &mut Row, session: u32, token_hash: String) -> Result<Done, Refusal> {
+        self.expect_coordinator("give a further process to the session of")?;
+        self.held_status("be gone on with")?;
+        let Some(claim) = next.claim.as_mut().filter(|claim| !claim.is_manual()) else {
+            let rule = format!("no session of the coordinator holds {}", self.task);
+            return Err(Refusal::new(rule, "a person goes on by themselves"));
+        };
+        if claim.session.checked_add(1) != Some(session) || claim.token_hash.as_ref() == Some(&token_hash) {
+            let rule = format!("session {session} of {} does not follow session {}", claim.agent, claim.session);
+            return Err(Refusal::new(rule, "each process has the next number and a secret of its own"));
+        }
+        claim.session = session;
+        claim.token_hash = Some(token_hash);
+        let note = format!("session {session} of {}: the one before left without a transition", claim.agent);
+        Ok(Done::new(Action::FollowUp, note))
     }
 
     fn submit(&self, next: &mut Row, evidence: Option<String>, no_change: Option<String>) -> Result<Done, Refusal> {

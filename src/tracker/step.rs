@@ -63,6 +63,13 @@ pub enum Step<'a> {
         /// Unfinished dependencies.
         waiting_for: &'a [TaskId],
     },
+    /// A session that left without a transition goes on in a further process, as a session of its own.
+    FollowUp {
+        /// Its number, the next after the claim's.
+        session: u32,
+        /// The hash of its secret; that of the session before proves nothing any more.
+        token_hash: String,
+    },
     /// The executor hands its work in.
     Submit {
         /// Root-relative path of its evidence.

@@ -91,6 +91,8 @@ impl Builder {
             "timeout_seconds": 100,
             "exit_grace_seconds": 30,
             "kill_grace_seconds": 0.3,
+            // Further processes have tests of their own (e2e_turns), which start from the default.
+            "follow_up_turns": 0,
             "git_commits": self.git,
         }));
         project.agent("honest");

@@ -1,0 +1,244 @@
+//! Further processes for a session that left without a transition, and the conversation that a rework goes on from.
+//!
+//! A further process is a session of its own, with its own number, folder, record and secret. It goes on under the same claim,
+//! and nothing is settled or committed in between: the last one is judged by all that changed since before the first.
+
+use crate::config::Rework;
+use crate::conversation::prepared::Prepared;
+use crate::conversation::{Completed, Coordination, Exchange, Halted, Request, Turn, coordinate};
+use crate::evidence::RecordStatus;
+use crate::fs;
+use crate::observe::{Event, SessionName, usage};
+use crate::plan::{TaskCard, Work};
+use crate::prompt::{Document, Kind, PartSize, Parts, Prompt, PromptFault};
+use crate::session::{self, Ended, ExecutionResult, Exit};
+use crate::tracker::row::{Action, Row, Status};
+use crate::verdict::Verdict;
+
+use super::failure::Failure;
+use super::ground::Ground;
+use super::opening::Opening;
+use super::planning::{self, Places, Session};
+use super::prepare::Command;
+use super::session::{Concluded, Judged, Left, Over, Settled};
+use super::{Run, claim, records};
+
+/// How much of what the process before printed stands in a handoff, in bytes.
+const LAST_WORDS: usize = 4000;
+
+/// Plans the first process of a session. A rework goes on from the conversation of the session that submitted, if it is wanted,
+/// known, and within the budget with it; else it is fresh and has its handoff.
+pub(super) fn plan_first(
+    run: &Run<'_>,
+    mut name: SessionName,
+    card: &TaskCard,
+) -> Result<(SessionName, Command, Result<Prepared, PromptFault>), Failure> {
+    let before = run.board.row(&card.id);
+    let row = planning::claimed(&name, before, &run.clock.stamp())?;
+    let workspace = run.workspace_root();
+    let places = Places::of(run, &workspace);
+    if let Some(source) = submitted(run, &name, before) {
+        name.parent = Some(source.run_id().to_owned());
+        let session = Session { name: &name, card, row: &row, left: None };
+        if let (command, prompt @ Ok(_)) = planning::plan_session(places, session, Some(source)).to_run()? {
+            return Ok((name, command, prompt));
+        }
+        name.parent = None;
+    }
+    let session = Session { name: &name, card, row: &row, left: None };
+    let (command, prompt) = planning::plan_session(places, session, None).to_run()?;
+    Ok((name, command, prompt))
+}
+
+/// The conversation of the session whose work was just rejected.
+fn submitted<'r>(run: &'r Run<'_>, name: &SessionName, row: &Row) -> Option<&'r Exchange> {
+    let is_rework = name.work == Work::Claim && row.last_event().is_some_and(|event| event.action == Action::Reject);
+    run.exchanges.get(&name.task).filter(|_| is_rework && run.config.rework == Rework::Continue)
+}
+
+/// Keeps the conversation of an executor whose work can be rejected, for as long as it can be and this run lives; it is written
+/// nowhere.
+pub(super) fn keep(run: &mut Run<'_>, (session, verdict): (&SessionName, &Verdict), exchange: Option<Exchange>) {
+    let is_over = match (session.work, verdict) {
+        (Work::Claim, Verdict::Stands(_) | Verdict::SendBack { .. }) if run.config.rework == Rework::Continue => {
+            exchange.map(|exchange| run.exchanges.insert(session.task.clone(), exchange)).is_none()
+        }
+        (Work::Claim, _) | (Work::Review, Verdict::Stands(Status::Done)) => true,
+        (Work::Review, _) => false,
+    };
+    if is_over {
+        run.exchanges.remove(&session.task);
+    }
+}
+
+/// Whether the session left by itself without a transition, and without anything that a further process could not mend.
+pub(super) fn is_missing(run: &Run<'_>, judged: &Judged) -> bool {
+    let Judged { session: Left { over, record, exchange, .. }, aftermath, verdict, .. } = judged;
+    let Over::Ran(result) = over else { return false };
+    let is_untouched = aftermath.signs.is_empty() && !aftermath.is_gone && !aftermath.head_moved;
+    matches!(verdict, Verdict::Escalate { .. })
+        && run.config.follow_up_turns > 0
+        && exchange.is_some()
+        && left_by_itself(result)
+        // Its service failed, and would fail again.
+        && record.agent_fault.is_none()
+        && record.teardown.failed_stage(None).is_none()
+        && is_untouched
+}
+
+fn left_by_itself(result: &ExecutionResult) -> bool {
+    let is_alone = result.survivors.is_empty() && result.cancelled.is_none();
+    result.ended == Ended::Exited && matches!(result.exit, Some(Exit::Code(_))) && is_alone
+}
+
+/// Why a branch ended early; what is judged by then is settled all the same.
+enum Halt {
+    /// A failure of the run.
+    Failed(Failure),
+    /// No further process: there is no prompt for it, or it could not be started.
+    NoProcess,
+}
+
+/// Where a session stands that left without a transition.
+enum Standing {
+    /// Judged, not settled.
+    Missing(Box<Judged>),
+    /// Settled.
+    Settled(Settled),
+}
+
+/// Gives the session further processes until its task has made its transition or none is left, and settles it once.
+pub(super) fn go_on(run: &mut Run<'_>, first: Box<Judged>, ground: &Ground) -> Result<Settled, Failure> {
+    let (signals, additional_turns) = (run.signals, run.config.follow_up_turns);
+    let Some(start) = first.session.exchange.clone() else {
+        return super::session::settle_missing(run, *first, ground);
+    };
+    let may_go_on = may_go_on(run, &first);
+    let mut standing = Some(Standing::Missing(first));
+    let outcome = {
+        let mut next = |turn: Turn<bool>| Ok::<_, Halt>(turn.result.unwrap_or(may_go_on).then(|| Request::new(())));
+        let mut execute = |request: Request<'_, ()>| {
+            let (Some(Standing::Missing(judged)), Some(source)) = (standing.take(), request.continue_from) else {
+                return Err(Halt::NoProcess);
+            };
+            let (now, completed) = further(run, (judged, &source), ground)?;
+            standing = Some(now);
+            completed.ok_or(Halt::NoProcess)
+        };
+        let (next, is_cancelled) = (&mut next, &|| signals.first().is_some());
+        coordinate(Coordination { start, additional_turns, next, observer: None, is_cancelled }, &mut execute)
+    };
+    match (outcome, standing) {
+        (Err(Halted::Failed(Halt::Failed(failure))), _) => Err(failure),
+        (_, Some(Standing::Settled(settled))) => Ok(settled),
+        (Err(Halted::Cancelled { .. }), Some(Standing::Missing(mut judged))) => {
+            // Nobody was asked as often as the configuration says.
+            judged.verdict = Verdict::Interrupted;
+            super::session::settle_missing(run, *judged, ground)
+        }
+        (_, Some(Standing::Missing(judged))) => super::session::settle_missing(run, *judged, ground),
+        (_, None) => unreachable!("a turn that took the session gave it back or failed"),
+    }
+}
+
+/// Whether the limits on sessions, of the task and of the run, leave room for one more.
+fn may_go_on(run: &Run<'_>, judged: &Judged) -> bool {
+    judged.session.held.row.sessions() < run.config.max_task_sessions && run.tally.launched < run.config.max_sessions
+}
+
+/// Runs one further process: where the session stands then, and what was said, unless there was no process.
+fn further(
+    run: &mut Run<'_>,
+    (judged, source): (Box<Judged>, &Exchange),
+    ground: &Ground,
+) -> Result<(Standing, Option<Completed<bool>>), Halt> {
+    let Some((name, command, prepared)) = plan_next(run, &judged, source) else {
+        return Ok((Standing::Missing(judged), None));
+    };
+    let left = renew(run, *judged, (name, command, prepared)).map_err(Halt::Failed)?;
+    let exchange = left.exchange.clone();
+    let (standing, result) = match super::session::conclude(run, left, ground).map_err(Halt::Failed)? {
+        Concluded::Settled(settled) => (Standing::Settled(settled), false),
+        Concluded::Missing(judged) => {
+            let may = may_go_on(run, &judged);
+            (Standing::Missing(judged), may)
+        }
+    };
+    Ok((standing, exchange.map(|exchange| Completed { exchange, result })))
+}
+
+/// Plans the next process: the history and what is missing, or, if that is over the budget, a fresh prompt with a handoff.
+fn plan_next(run: &Run<'_>, judged: &Judged, source: &Exchange) -> Option<(SessionName, Command, Prepared)> {
+    let Left { held, folder, .. } = &judged.session;
+    let workspace = run.workspace_root();
+    let places = Places::of(run, &workspace);
+    let number = held.name.number.checked_add(1)?;
+    let mut name = SessionName { number, parent: Some(source.run_id().to_owned()), ..held.name.clone() };
+    let sentence = missing(name.work);
+    let new = Prompt {
+        text: sentence.clone(),
+        sizes: vec![PartSize { part: "what is missing".to_owned(), characters: sentence.chars().count() }],
+    };
+    let session = Session { name: &name, card: &held.card, row: &held.row, left: None };
+    let planned = planning::plan_with(places, session, ((Parts::default(), new), Some(source)));
+    if let Ok((command, Ok(prepared))) = planned.to_run() {
+        return Some((name, command, prepared));
+    }
+    name.parent = None;
+    let printed = session::tail(&folder.join("stdout.log"), LAST_WORDS);
+    let left = Document {
+        kind: Kind::Handoff,
+        path: format!("state/runs/{}/{}/stdout.log", held.name.agent, held.name.number),
+        text: format!("{sentence}\nThe end of what the process before printed:\n\n{printed}"),
+    };
+    let session = Session { name: &name, card: &held.card, row: &held.row, left: Some(&left) };
+    match planning::plan_session(places, session, None).to_run() {
+        Ok((command, Ok(prepared))) => Some((name, command, prepared)),
+        _ => None,
+    }
+}
+
+/// The one sentence that says what is missing.
+fn missing(work: Work) -> String {
+    let (verbs, asked) = match work {
+        Work::Claim => ("submit or escalate", "finish what is left of the work"),
+        Work::Review => ("approve, reject or escalate", "finish what is left of the review"),
+    };
+    format!(
+        "Your process exited without {verbs}, so nothing of the session counts yet: {asked}, then run exactly one of those \
+         commands as the first prompt shows them, with this process's own environment, and exit.\n"
+    )
+}
+
+/// Closes the record of the session that left, renews its claim for the next process, and runs that.
+fn renew(
+    run: &mut Run<'_>,
+    judged: Judged,
+    (name, command, prepared): (SessionName, Command, Prepared),
+) -> Result<Left, Failure> {
+    let Judged { session: Left { held, granted, folder, mut record, .. }, aftermath, verdict, .. } = judged;
+    record.status = RecordStatus::Finished;
+    record.finished_at = Some(run.clock.stamp());
+    record.findings.clone_from(&aftermath.findings);
+    record.kept.clone_from(&aftermath.kept);
+    let reason = if let Verdict::Escalate { reason } = &verdict { reason.as_str() } else { "" };
+    record.result = Some(serde_json::json!({
+        "verdict": "goes_on", "status": held.row.status, "reason": reason, "blocked": false, "resolution_tasks": [],
+        "external_wait": false,
+    }));
+    records::weigh(&mut record, &verdict, &aftermath);
+    let closed = record.change(&folder, &run.redactor)?;
+    let temporary = fs::temporary_folder(records::outside(run))?;
+    let outcome = format!("left without a transition; goes on as {}", name.run_id());
+    let (next, opening) = claim::renew(run, (&held, name), closed, |run, next| {
+        Opening::of(run, next, (&command, &granted, Ok(prepared), temporary.path()))
+    })?;
+    records::publish(run, &folder, &record);
+    let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
+    let spent = usage::spent(&record);
+    (run.observe)(&Event::SessionEnded { session: held.name, outcome, good: false, wall_ms, spent });
+    for finding in &aftermath.findings {
+        (run.observe)(&Event::Warning { text: finding.clone() });
+    }
+    Ok(super::session::carry_out(run, (next, granted), (&command, opening, temporary)))
+}
