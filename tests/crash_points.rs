@@ -98,7 +98,8 @@ fn an_executors_session_survives_a_kill_at_every_step() {
 fn a_further_process_survives_a_kill_at_every_step() {
     let template = builder().build();
     template.config(&json!({"follow_up_turns": 1}));
-    let agent = &[("S00-001/claim", "if seen left; then honest; else work; echo checked; fi")];
+    let agent =
+        &[("S00-001/claim", "if seen left; then write src/S00-001/rest.txt rest; submit; else work; echo half; fi")];
     let operation = session("A further process", template);
     Operation { agent, args: &["--max-sessions", "2"], ..operation }.survives(Victim::Coordinator);
 }

@@ -64,7 +64,7 @@ fn an_agent_that_forgot_to_submit_gets_its_history_in_a_fresh_process_and_submit
     // Nothing is settled between the two, so both are one commit; the review is another.
     assert_eq!(project.log().len(), 3);
     assert_eq!(project.trailer("HEAD~1", "Action"), "submit");
-    assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001\n".trim_end());
+    assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001");
     project.assert_clean();
 }
 
@@ -276,4 +276,45 @@ fn a_rework_of_another_run_is_fresh_since_no_conversation_is_written_down() {
     let third = &project.sessions()[2].agent;
     assert!(stdin(&project, 3).starts_with("You are agent "));
     assert_eq!(project.run_json(third)["parent_run_id"], Value::Null);
+}
+
+#[test]
+fn a_kill_during_a_further_process_loses_nothing_of_either_and_releases_the_task() {
+    let project = project(&json!({}));
+    let _hold = project.gate("hold");
+    let (mut ready, mut agent) = (project.listener("working"), project.listener("agent"));
+    let then = "write src/S00-001/more.txt more; exec 9>\"$PIPES/agent\"; echo up >&9; tell working; hold hold";
+    executor(&project, "work", then);
+    let run = project.spawn(&[]);
+    ready.wait();
+    run.kill_with_guardian();
+    assert_eq!(run.wait().signal, Some(9));
+    let first = project.sessions()[0].agent.clone();
+    project.agent("honest");
+    project.run(&["--max-sessions", "1"]);
+    agent.assert_ended();
+    assert_eq!(actions(&project)[..4], ["claim", "follow_up", "release", "claim"]);
+    assert_eq!(project.trailer("HEAD~1", "Action"), "recover");
+    let kept = project.files_of("HEAD~1");
+    for file in ["src/S00-001/more.txt", "src/S00-001/out.txt"] {
+        assert!(kept.iter().any(|name| name == file), "{file} is not among {kept:?}");
+    }
+    assert_eq!(record(&project, &first, 1)["status"], "finished");
+    assert_eq!(record(&project, &first, 2)["status"], "recovered");
+    project.run(&[]).complete();
+    project.assert_clean();
+}
+
+#[test]
+fn a_further_process_works_where_the_one_before_left_off_in_a_work_tree_too() {
+    let project = project(&json!({"workspace": {"mode": "worktree"}}));
+    executor(
+        &project,
+        "cd \"$RUNNER_PROJECT_ROOT\"; work",
+        "cd \"$RUNNER_PROJECT_ROOT\"; test -e src/S00-001/out.txt && submit",
+    );
+    project.run(&[]).complete();
+    assert_eq!(actions(&project), ["claim", "follow_up", "submit", "review", "approve"]);
+    assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001");
+    project.assert_clean();
 }

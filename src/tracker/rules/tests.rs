@@ -388,3 +388,36 @@ fn each_inconsistency_of_a_row_is_named() {
     let twice = Row { events: vec![event.clone(), event], ..Row::default() };
     assert_eq!(faults(&twice), ["events are in the order of `seq`"]);
 }
+
+#[test]
+fn a_follow_up_renews_number_and_secret_of_a_live_claim_and_counts_as_a_session() {
+    let task = task();
+    for (standing, sessions) in [(Standing::InProgress, 1), (Standing::UnderReview, 2)] {
+        let (name, work) =
+            if standing == Standing::InProgress { ("auto-a", Work::Claim) } else { ("auto-q", Work::Review) };
+        let mut row = row_at(standing);
+        row.claim = Some(claim_of(name, work, Some("old")));
+        let step = |session, hash: &str| Step::FollowUp { session, token_hash: hash.to_owned() };
+        let made = apply_as(&row, Actor::Coordinator, step(2, "new")).unwrap();
+        let claim = made.claim.clone().unwrap();
+        assert_eq!((claim.session, claim.token_hash.as_deref()), (2, Some("new")));
+        let renewed = Claim { session: 1, token_hash: Some("old".to_owned()), ..claim };
+        let back = Row { claim: Some(renewed), events: row.events.clone(), ..made.clone() };
+        assert_eq!(back, row, "nothing else is changed");
+        assert_eq!((row.sessions(), made.sessions()), (sessions, sessions + 1));
+        assert!(authorise(&task, &made, &agent(name), Some("new")).is_ok());
+        assert!(authorise(&task, &made, &agent(name), Some("old")).is_err(), "the old secret is void");
+        for (session, hash) in [(1, "new"), (3, "new"), (2, "old")] {
+            assert!(apply_as(&row, Actor::Coordinator, step(session, hash)).is_err(), "{session} {hash}");
+        }
+        assert!(apply_as(&row, Actor::Session(&agent(name)), step(2, "new")).is_err(), "no agent gives itself one");
+        row.claim = Some(claim_of(name, work, None));
+        assert!(apply_as(&row, Actor::Coordinator, step(2, "new")).is_err(), "a manual session is a person's");
+    }
+    for standing in STANDINGS {
+        if !matches!(standing, Standing::InProgress | Standing::UnderReview) {
+            let step = Step::FollowUp { session: 2, token_hash: "new".to_owned() };
+            assert!(apply_as(&row_at(standing), Actor::Coordinator, step).is_err(), "{standing:?}");
+        }
+    }
+}
