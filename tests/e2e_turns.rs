@@ -3,8 +3,6 @@
 
 mod support;
 
-use std::fs;
-
 use runner::conversation::{Exchange, Message};
 use serde_json::{Value, json};
 use support::{Project, assert_says, find_key};
@@ -30,8 +28,9 @@ fn executor(project: &Project, first: &str, then: &str) {
 }
 
 fn stdin(project: &Project, place: usize) -> String {
-    let bytes = fs::read(project.outside(&format!("notes/stdin-{place}"))).expect("the session has read its prompt");
-    String::from_utf8(bytes).expect("a prompt is text")
+    let text = project.note(&format!("stdin-{place}"));
+    assert!(!text.is_empty(), "session {place} has read its prompt");
+    text
 }
 
 /// The record of an agent's session by its number.
@@ -61,6 +60,8 @@ fn an_agent_that_forgot_to_submit_gets_its_history_in_a_fresh_process_and_submit
     assert_eq!(second["parent_run_id"], format!("{agent}.1"));
     assert_eq!(second["definition_hash"], first["definition_hash"], "the history changes the prompt's digest only");
     assert_ne!(second["prompt_hash"], first["prompt_hash"]);
+    let usage = project.run(&["usage", "--by", "role", "--json"]);
+    assert!(usage.stdout.contains("\"repair_turns\": 1"), "{usage}");
     // Nothing is settled between the two, so both are one commit; the review is another.
     assert_eq!(project.log().len(), 3);
     assert_eq!(project.trailer("HEAD~1", "Action"), "submit");
@@ -149,7 +150,7 @@ fn the_secret_of_the_process_before_proves_nothing_any_more() {
 fn a_process_that_left_its_scope_gets_no_further_one() {
     let project = project(&json!({}));
     executor(&project, "work; echo more >>README.md", "submit");
-    project.run(&[]);
+    project.run(&[]).stopped(2, "git_error");
     assert_eq!(project.steps(), ["S00-001/claim"]);
     assert_says(&project.waits("S00-001"), &["README.md"]);
 }
@@ -158,7 +159,7 @@ fn a_process_that_left_its_scope_gets_no_further_one() {
 fn what_a_further_process_does_out_of_scope_undoes_the_whole_session() {
     let project = project(&json!({}));
     executor(&project, "work", "echo more >>README.md; submit");
-    project.run(&[]);
+    project.run(&[]).stopped(2, "git_error");
     assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim"]);
     assert_says(&project.waits("S00-001"), &["README.md"]);
     let row = project.row("S00-001");
@@ -170,8 +171,8 @@ fn what_a_further_process_does_out_of_scope_undoes_the_whole_session() {
 fn a_process_that_was_killed_or_timed_out_did_not_leave_by_itself() {
     for (deed, config) in [("kill -9 $$", json!({})), ("sleep 600", json!({"timeout_seconds": 0.5}))] {
         let project = project(&config);
-        project.agent_on(&[("S00-001/claim", deed)]);
-        project.run(&["--max-sessions", "2"]);
+        project.agent_on(&[("S00-001/claim", deed), FIX]);
+        project.run(&["--max-sessions", "2"]).stopped(0, "session_limit");
         assert_eq!(project.steps()[..2], ["S00-001/claim", "S00-001-r1/claim"], "{deed}");
         assert_eq!(actions(&project)[..2], ["claim", "escalate"], "{deed}");
     }
@@ -180,8 +181,8 @@ fn a_process_that_was_killed_or_timed_out_did_not_leave_by_itself() {
 #[test]
 fn a_further_process_counts_as_a_session_of_the_task() {
     let project = project(&json!({"follow_up_turns": 10, "max_task_sessions": 3}));
-    project.agent_on(&[("S00-001/claim", ":")]);
-    project.run(&[]);
+    project.agent_on(&[("S00-001/claim", ":"), FIX]);
+    project.run(&[]).stopped(3, "needs_input");
     assert_eq!(actions(&project)[..4], ["claim", "follow_up", "follow_up", "escalate"]);
 }
 
@@ -207,7 +208,7 @@ fn a_dry_run_is_the_next_session_discarded() {
     let before = project.listing();
     let shown = project.run(&["--dry-run"]).json();
     support::assert_same(&before, &project.listing());
-    project.run(&["--max-sessions", "1"]);
+    project.run(&["--max-sessions", "1"]).stopped(0, "session_limit");
     let record = project.run_json(&project.sessions()[0].agent);
     let details = &shown["details"];
     assert_eq!(details["prompt"], record["prompt_hash"]);
@@ -222,8 +223,9 @@ fn a_dry_run_is_the_next_session_discarded() {
     assert_eq!(inputs, named(&record["input_hashes"], "hash"));
     assert!(inputs.iter().any(|(part, _)| part == "context file AGENTS.md"), "{inputs:?}");
     let review = project.run(&["--dry-run"]).json();
-    project.run(&["--max-sessions", "1"]);
+    project.run(&["--max-sessions", "1"]).complete();
     let record = project.run_json(&project.sessions()[1].agent);
+    assert_eq!(review["details"]["prompt"], record["prompt_hash"]);
     assert_eq!(review["details"]["definition"], record["definition_hash"]);
     assert_ne!(review["details"]["definition"], details["definition"]);
 }
@@ -271,7 +273,7 @@ fn a_rework_of_another_run_is_fresh_since_no_conversation_is_written_down() {
         ("*/claim", &format!("{READ}honest")),
         ("*/review", "if seen rejected; then approve; else reject 'take the long way'; fi"),
     ]);
-    project.run(&["--max-sessions", "2"]);
+    project.run(&["--max-sessions", "2"]).stopped(0, "session_limit");
     project.run(&[]).complete();
     let third = &project.sessions()[2].agent;
     assert!(stdin(&project, 3).starts_with("You are agent "));
@@ -291,7 +293,7 @@ fn a_kill_during_a_further_process_loses_nothing_of_either_and_releases_the_task
     assert_eq!(run.wait().signal, Some(9));
     let first = project.sessions()[0].agent.clone();
     project.agent("honest");
-    project.run(&["--max-sessions", "1"]);
+    project.run(&["--max-sessions", "1"]).stopped(0, "session_limit");
     agent.assert_ended();
     assert_eq!(actions(&project)[..4], ["claim", "follow_up", "release", "claim"]);
     assert_eq!(project.trailer("HEAD~1", "Action"), "recover");

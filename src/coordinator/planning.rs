@@ -62,7 +62,7 @@ pub(super) struct Planned {
 impl Planned {
     /// Command and prompt of a session that is to run: what is wrong with the configuration stops it before anything is claimed,
     /// what is wrong with the task does not.
-    pub(super) fn to_run(self) -> Result<(Command, Result<Prepared, PromptFault>), Failure> {
+    pub(super) fn into_runnable(self) -> Result<(Command, Result<Prepared, PromptFault>), Failure> {
         let command = self.command?;
         let prompt = self.prompt.and_then(|prepared| command.accept(prepared.prompt()).map(|()| prepared));
         match prompt {

@@ -40,13 +40,13 @@ pub(super) fn plan_first(
     if let Some(source) = submitted(run, &name, before) {
         name.parent = Some(source.run_id().to_owned());
         let session = Session { name: &name, card, row: &row, left: None };
-        if let (command, prompt @ Ok(_)) = planning::plan_session(places, session, Some(source)).to_run()? {
+        if let (command, prompt @ Ok(_)) = planning::plan_session(places, session, Some(source)).into_runnable()? {
             return Ok((name, command, prompt));
         }
         name.parent = None;
     }
     let session = Session { name: &name, card, row: &row, left: None };
-    let (command, prompt) = planning::plan_session(places, session, None).to_run()?;
+    let (command, prompt) = planning::plan_session(places, session, None).into_runnable()?;
     Ok((name, command, prompt))
 }
 
@@ -73,9 +73,13 @@ pub(super) fn keep(run: &mut Run<'_>, (session, verdict): (&SessionName, &Verdic
 
 /// Whether the session left by itself without a transition, and without anything that a further process could not mend.
 pub(super) fn is_missing(run: &Run<'_>, judged: &Judged) -> bool {
-    let Judged { session: Left { over, record, exchange, .. }, aftermath, verdict, .. } = judged;
+    let Judged { session: Left { held, over, record, exchange, .. }, aftermath, verdict, .. } = judged;
     let Over::Ran(result) = over else { return false };
-    let is_untouched = aftermath.signs.is_empty() && !aftermath.is_gone && !aftermath.head_moved;
+    let is_untouched = aftermath.row == held.row
+        && aftermath.others.is_empty()
+        && aftermath.signs.is_empty()
+        && !aftermath.is_gone
+        && !aftermath.head_moved;
     matches!(verdict, Verdict::Escalate { .. })
         && run.config.follow_up_turns > 0
         && exchange.is_some()
@@ -181,7 +185,7 @@ fn plan_next(run: &Run<'_>, judged: &Judged, source: &Exchange) -> Option<(Sessi
     };
     let session = Session { name: &name, card: &held.card, row: &held.row, left: None };
     let planned = planning::plan_with(places, session, ((Parts::default(), new), Some(source)));
-    if let Ok((command, Ok(prepared))) = planned.to_run() {
+    if let Ok((command, Ok(prepared))) = planned.into_runnable() {
         return Some((name, command, prepared));
     }
     name.parent = None;
@@ -192,7 +196,7 @@ fn plan_next(run: &Run<'_>, judged: &Judged, source: &Exchange) -> Option<(Sessi
         text: format!("{sentence}\nThe end of what the process before printed:\n\n{printed}"),
     };
     let session = Session { name: &name, card: &held.card, row: &held.row, left: Some(&left) };
-    match planning::plan_session(places, session, None).to_run() {
+    match planning::plan_session(places, session, None).into_runnable() {
         Ok((command, Ok(prepared))) => Some((name, command, prepared)),
         _ => None,
     }
