@@ -95,7 +95,7 @@ fn an_agents_name_is_enough_to_start_it_and_its_figures_are_on_record() {
     assert_eq!(codex["final_message"], json!({"bytes": 9, "truncated": false}));
     assert_eq!((&claude["tokens"]["input"], &claude["tokens"]["reasoning"]), (&whole(44070), &unknown()));
     assert_eq!(claude["cost"], json!({"micro_dollars": 143_726, "known": true, "complete": true}));
-    assert_eq!(claude["schema"], 4);
+    assert_eq!(claude["schema"], 5);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_limit_that_the_agent_met_is_on_record_with_its_end_and_without_secrets() {
     agents.project.config(&json!({"environment": {"set": {"A_TOKEN": "hunter2hunter2"}}}));
     let failed = r#"{"type":"turn.failed","error":{"message":"You’ve hit your usage limit, says hunter2hunter2. Try again in 3h 12m."}}"#;
     agents.stands_in("codex", &format!("{}; exit 1", print(failed)));
-    agents.run(&["--max-sessions", "1"]).stopped(0, "session_limit");
+    agents.run(&["--max-sessions", "1"]).stopped(75, "limited");
     let record = &agents.records()[0];
     assert_eq!(record["agent_fault"]["kind"], "limit", "{record:#}");
     assert!(record["agent_fault"]["retry_at"].as_str().is_some_and(|at| at.ends_with('Z')), "{record:#}");

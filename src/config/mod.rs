@@ -8,6 +8,7 @@ mod command;
 mod environment;
 mod read;
 mod records;
+mod spending;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::agents::Dialect;
+use crate::budget::Budgets;
 use crate::fs::{self, FileError};
 use crate::ids::Role;
 use crate::strict::{self, Fault};
@@ -23,6 +25,7 @@ pub use agent::{AgentCommand, ChosenAgent};
 pub use command::{CommandError, Placeholders, expand, find_executable};
 pub use environment::{Environment, EnvironmentRules};
 pub use records::{Report, Retention};
+pub use spending::OnLimit;
 pub use workspace::{Mode, Workspace};
 
 /// A configuration that cannot be used.
@@ -120,6 +123,10 @@ pub struct Config {
     pub git_hooks: Hooks,
     /// What becomes of changes outside a session's scope.
     pub on_violation: OnViolation,
+    /// What a run does when an agent's service takes nothing for a while.
+    pub on_limit: OnLimit,
+    /// What each task and a run may use.
+    pub budget: Budgets,
     /// Where sessions work.
     pub workspace: Workspace,
     /// How much of `state/runs` is kept.

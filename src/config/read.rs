@@ -13,9 +13,11 @@ use serde_json::Value;
 use super::agent;
 use super::environment::{self, Environment};
 use super::records::{self, Retention};
+use super::spending;
 use super::workspace::{self, Mode, Workspace};
-use super::{Config, ConfigError, Hooks, OnViolation, Output};
+use super::{Config, ConfigError, Hooks, OnLimit, OnViolation, Output};
 use crate::agents::Dialect;
+use crate::budget::Budgets;
 use crate::ids::Role;
 use crate::strict::{Document, Fault, Fields, path_problem, texts_of};
 
@@ -41,7 +43,7 @@ const COMBINED_BYTES: Whole = Whole("combined_bytes", 8_192..=1 << 30, 8 << 20);
 const EXCLUDE: [&str; 5] = ["node_modules", ".venv", "__pycache__", "dist", "coverage"];
 
 /// Keys of later versions.
-const LATER: [&str; 6] = ["follow_up_turns", "rework", "verify", "reviewer_differs", "budget", "on_limit"];
+const LATER: [&str; 4] = ["follow_up_turns", "rework", "verify", "reviewer_differs"];
 
 pub(super) fn defaults() -> Config {
     Config {
@@ -72,6 +74,8 @@ pub(super) fn defaults() -> Config {
         git_commits: true,
         git_hooks: Hooks::Off,
         on_violation: OnViolation::Stop,
+        on_limit: OnLimit::Stop,
+        budget: Budgets::default(),
         workspace: Workspace::default(),
         retention: Retention::default(),
         report: None,
@@ -127,6 +131,8 @@ fn config(fields: &mut Fields<'_>) -> Config {
             &[("stop", OnViolation::Stop), ("set_aside", OnViolation::SetAside)],
         )
         .unwrap_or(default.on_violation),
+        on_limit: spending::on_limit(fields),
+        budget: fields.object("budget", spending::budgets).unwrap_or_default(),
         workspace: fields.object("workspace", workspace::read).unwrap_or_default(),
         retention: fields.object("retention", records::retention).unwrap_or_default(),
         report: fields.object("report", records::report).flatten(),
@@ -268,6 +274,7 @@ mod tests {
             "context_files": ["AGENTS.md", "roles/{role}.md"], "exclude": ["out"], "watch": ["generated/x"],
             "environment": {"set": {"A": ""}, "remove": ["B"], "pass": null, "by_role": {"qa": {"pass": ["PATH"]}}},
             "git_commits": false, "git_hooks": "run", "on_violation": "set_aside",
+            "on_limit": "wait", "budget": {"run": {"tokens": 5}},
             "retention": {"runs": 9, "days": 8, "bytes": 7},
             "report": {"url": "https://host/x", "headers_from_env": {"X-Key": "HOST_KEY"}, "timeout_seconds": 1.5}
         }"#;
@@ -292,6 +299,7 @@ mod tests {
             (config.git_commits, config.git_hooks, config.on_violation),
             (false, Hooks::Run, OnViolation::SetAside)
         );
+        assert_eq!((config.on_limit != OnLimit::Stop, config.budget.run.tokens), (true, Some(5)));
         assert_eq!(config.retention, Retention { runs: 9, days: 8, bytes: 7 });
         let report = config.report.unwrap();
         assert_eq!((report.url.as_str(), report.timeout), ("https://host/x", Duration::from_millis(1500)));
@@ -386,7 +394,7 @@ mod tests {
 
     #[test]
     fn all_faults_are_reported_at_once() {
-        assert_eq!(faults(r#"{"argv": 1, "max_sessions": 0, "zebra": 1, "on_limit": "wait"}"#).len(), 4);
+        assert_eq!(faults(r#"{"argv": 1, "max_sessions": 0, "zebra": 1, "on_limit": 1}"#).len(), 4);
     }
 
     #[test]

@@ -237,11 +237,12 @@ pub(super) fn intent_path(project: &Project) -> std::path::PathBuf {
 fn message(run: &Run<'_>, held: &Held, settlement: &Settlement) -> Result<String, Failure> {
     let left = format!("state/commit_messages/{}.txt", held.name.agent);
     let own = agent_message(&run.project.root().join(&left))?;
-    let noted = settlement.row.last_event().and_then(|event| event.note.clone());
-    let reason = settlement.row.reason.clone().or(noted).unwrap_or_default();
+    let noted = settlement.row.last_event().and_then(|event| event.note.clone()).unwrap_or_default();
+    let reason = settlement.row.reason.clone().unwrap_or_else(|| noted.clone());
     let by = run.signals.first().and_then(crate::session::signal_name).unwrap_or("a signal");
     let words = match (&own, settlement.action) {
         (_, commit::Action::Interrupt) => Words::Interrupted { by },
+        (_, commit::Action::Limit | commit::Action::Retry) => Words::Unserved { reason: &noted },
         (_, commit::Action::Void | commit::Action::Reject) if !settlement.is_by_agent => {
             Words::Refused { reason: &reason }
         }

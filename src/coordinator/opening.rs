@@ -10,11 +10,11 @@ use crate::prompt::{self, Assignment, Parts, PromptFault, Sources};
 use crate::tokens::{Cost, Tokens};
 use crate::tracker::row::Row;
 
-use super::Run;
 use super::claim::Held;
 use super::failure::Failure;
 use super::leasing::Granted;
 use super::prepare::Command;
+use super::{Run, budget};
 
 /// A session that has a folder and a record, and a prompt if one could be made.
 pub(super) struct Opening {
@@ -114,6 +114,8 @@ fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) 
         agent_fault: None,
         final_message: None,
         skipped_lines: 0,
+        retry: held.before.retries(),
+        spent_before: budget::before(run, &held.before),
         prompt_characters: 0,
         prompt_parts: Vec::new(),
         execution: None,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::agents::AgentFault;
 use crate::evidence::{RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
@@ -25,7 +26,7 @@ use super::opening::{self, Opening, WrittenPrompt};
 use super::prepare::{self, Command};
 use super::reading::{self, Listener};
 use super::settle::{self, Settlement};
-use super::{Run, aside, memo, records, tree_look};
+use super::{Run, aside, budget, limits, memo, records, tree_look};
 use crate::config::{Config, OnViolation, Output};
 use crate::workspace::{Area, Guarded, GuardedPath};
 
@@ -254,7 +255,7 @@ fn conclude(
     let after = run.guard.last();
     aftermath.findings.extend(clear_left_lock(run, &over)?);
     unstage(run, &mut record.teardown)?;
-    let verdict = judge(run, &held, (&aftermath, &over, &folder));
+    let verdict = judge(run, &held, (&aftermath, &over, &folder), record.agent_fault.as_ref());
     if let Over::Ran(result) = &over {
         record.execution = Some((**result).clone());
     }
@@ -358,7 +359,12 @@ fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
     Ok(())
 }
 
-fn judge(run: &Run<'_>, held: &Held, (aftermath, over, folder): (&Aftermath, &Over, &Path)) -> Verdict {
+fn judge(
+    run: &Run<'_>,
+    held: &Held,
+    (aftermath, over, folder): (&Aftermath, &Over, &Path),
+    fault: Option<&AgentFault>,
+) -> Verdict {
     let result = match over {
         Over::Ran(result) => result,
         Over::NoPrompt(fault) => return Verdict::Escalate { reason: format!("the prompt could not be made: {fault}") },
@@ -372,6 +378,7 @@ fn judge(run: &Run<'_>, held: &Held, (aftermath, over, folder): (&Aftermath, &Ov
         violations: &aftermath.violations,
         changed: !aftermath.in_scope.is_empty(),
         result,
+        fault,
         tail: &tail,
     });
     verdict.with_reason(|reason| run.redactor.text(reason).into_owned())
@@ -417,6 +424,8 @@ fn finish(
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let good = matches!(verdict, Verdict::Stands(_)) && record.teardown.failed_stage(None).is_none();
     let outcome = settlement.outcome.clone();
+    budget::count(run, (&record, verdict));
+    limits::note(run, session, (&record, verdict));
     let spent = usage::spent(&record);
     (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms, spent });
     for finding in aftermath.findings.iter().chain(&record.teardown.faults) {

@@ -19,6 +19,7 @@ use crate::workspace::{Guard, Options, Snapshotter};
 use super::checkpoint;
 use super::failure::Failure;
 use super::holder::{self, RunLock, Taken};
+use super::limits::Services;
 use super::prepare::Host;
 use super::program::GitProgram;
 use super::site::{self, Site};
@@ -105,6 +106,7 @@ pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, F
         part,
         git,
         tally: Tally::default(),
+        services: Services::default(),
     };
     Ok(Opened::Ours(lock, Box::new(run)))
 }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agents::{AgentFault, Dialect};
+use crate::budget::Used;
 use crate::fs::{self, Change, FileError, JsonError, Order};
 use crate::ids::{AgentId, Role, TaskId};
 use crate::plan::Work;
@@ -29,7 +30,7 @@ pub use teardown::{Attempt, FailedStage, Outcome, Teardown};
 pub use workspace::{WorkspaceMode, WorkspaceRecord};
 
 /// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`, 4 what the agent's output
-/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`.
+/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`, `retry` and `spent_before`.
 pub const RECORD_SCHEMA: u32 = 5;
 
 /// Names and fixed words of a record: a secret that happens to be one of them must not make the record unreadable.
@@ -90,6 +91,15 @@ pub struct MessageRecord {
     pub truncated: bool,
 }
 
+/// What counted against the budgets when a session began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpentBefore {
+    /// Of its task.
+    pub task: Used,
+    /// Of its run.
+    pub run: Used,
+}
+
 /// The record of one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -141,6 +151,12 @@ pub struct RunRecord {
     /// Lines of its output that could not be read.
     #[serde(default)]
     pub skipped_lines: u64,
+    /// How many sessions of the task in a row before this one had ended because the agent's service failed.
+    #[serde(default)]
+    pub retry: usize,
+    /// What counted against the budgets when it began, if there are any.
+    #[serde(default)]
+    pub spent_before: Option<SpentBefore>,
     /// All files changed outside the scope.
     #[serde(default)]
     pub scope_violations: Vec<String>,

@@ -169,6 +169,15 @@ pub enum Event {
         #[serde(flatten)]
         spent: Spent,
     },
+    /// Nothing is started before a moment.
+    Waiting {
+        /// The moment, in UTC.
+        until: String,
+        /// How long that is, in seconds.
+        seconds: u64,
+        /// What for, in one line.
+        why: String,
+    },
     /// A commit was made.
     Committed {
         /// Its id.
@@ -208,6 +217,7 @@ impl Event {
             | Self::Converted
             | Self::Recovered { .. }
             | Self::Applied { .. }
+            | Self::Waiting { .. }
             | Self::Committed { .. }
             | Self::WaitsForPerson { .. }
             | Self::Warning { .. } => None,

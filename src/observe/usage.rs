@@ -172,7 +172,11 @@ pub fn usage(found: &Records, by: By, stage_of: &dyn Fn(&TaskId) -> Option<Stage
 /// What a session used, as its record says.
 pub fn spent(record: &RunRecord) -> Spent {
     let has_run = record.execution.as_ref().is_some_and(|execution| execution.pid.is_some());
-    let counters = Counters { attempts: u64::from(has_run), ..Counters::default() };
+    let counters = Counters {
+        attempts: u64::from(has_run),
+        transient_retries: u64::from(has_run && record.retry > 0),
+        ..Counters::default()
+    };
     Spent { counters, tokens: record.tokens, cost: record.cost }
 }
 

@@ -19,11 +19,13 @@ pub(super) enum Deed {
     Answer,
     Wait,
     Quarantine,
+    Limit,
+    Retry,
     /// The coordinator settles a session that has ended.
     Settle,
 }
 
-pub(super) const DEEDS: [Deed; 12] = [
+pub(super) const DEEDS: [Deed; 14] = [
     Deed::Claim,
     Deed::Review,
     Deed::Submit,
@@ -35,6 +37,8 @@ pub(super) const DEEDS: [Deed; 12] = [
     Deed::Answer,
     Deed::Wait,
     Deed::Quarantine,
+    Deed::Limit,
+    Deed::Retry,
     Deed::Settle,
 ];
 
@@ -75,6 +79,7 @@ impl Model {
             Deed::Answer => is_person && is_free && self.status == Status::Blocked && self.needs_person,
             Deed::Wait => is_coordinator && is_free && matches!(self.status, Status::Todo | Status::Review),
             Deed::Quarantine => is_coordinator && held_by_agent,
+            Deed::Limit | Deed::Retry => is_coordinator && self.is_held(),
             Deed::Settle => is_coordinator && held_by_agent && !self.is_held(),
         }
     }
@@ -96,7 +101,7 @@ impl Model {
                 self.from = if self.status == Status::InProgress { Status::Todo } else { Status::Review };
                 self.status = Status::Blocked;
             }
-            Deed::Release => {
+            Deed::Release | Deed::Limit | Deed::Retry => {
                 self.status = if self.status == Status::InProgress { Status::Todo } else { Status::Review };
                 self.holder = None;
             }
