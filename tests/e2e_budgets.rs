@@ -114,7 +114,7 @@ fn what_was_counted_is_on_disk_before_the_process_is() {
 #[test]
 fn an_unknown_figure_is_never_zero_and_never_silent() {
     let project = project(1, ("codex", CODEX), false);
-    project.config(&json!({"budget": {"task": {"cost": 0.000001}, "run": {"cost": 1}}}));
+    project.config(&json!({"budget": {"task": {"cost": 0.000_001}, "run": {"cost": 1}}}));
     let finished = project.run(&[]);
     let used = &finished.complete()["used"];
     assert_eq!(used["cost"], json!({"micro_dollars": 0, "known": true, "complete": false}), "codex states no cost");
