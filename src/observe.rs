@@ -56,6 +56,13 @@ pub enum Event {
         /// Counts the sessions of this run from 1.
         count: u32,
     },
+    /// A command of the coordinator's own is about to run in the workspace.
+    Verifying {
+        /// The command, on one line.
+        command: String,
+        /// Whether it is run before a session, to know what fails already.
+        is_baseline: bool,
+    },
     /// A session ended, and this is what it came to.
     SessionEnded {
         /// Which.

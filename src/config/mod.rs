@@ -8,6 +8,7 @@ mod command;
 mod environment;
 mod read;
 mod records;
+mod verify;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,6 +23,7 @@ pub use agent::{AgentCommand, ChosenAgent};
 pub use command::{CommandError, Placeholders, expand, find_executable};
 pub use environment::{Environment, EnvironmentRules};
 pub use records::{Report, Retention};
+pub use verify::Verify;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +120,10 @@ pub struct Config {
     pub git_hooks: Hooks,
     /// What becomes of changes outside a session's scope.
     pub on_violation: OnViolation,
+    /// The coordinator's own commands after a submit.
+    pub verify: Verify,
+    /// Whether reviews need another command than the work they judge.
+    pub reviewer_differs: bool,
     /// How much of `state/runs` is kept.
     pub retention: Retention,
     /// Where each session's final evidence is sent; nowhere if `None`.

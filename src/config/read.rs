@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::agent;
 use super::environment::{self, Environment};
 use super::records::{self, Retention};
+use super::verify::{self, Verify};
 use super::{Config, ConfigError, Hooks, OnViolation, Output};
 use crate::agents::Dialect;
 use crate::ids::Role;
@@ -40,7 +41,7 @@ const COMBINED_BYTES: Whole = Whole("combined_bytes", 8_192..=1 << 30, 8 << 20);
 const EXCLUDE: [&str; 5] = ["node_modules", ".venv", "__pycache__", "dist", "coverage"];
 
 /// Keys of later versions.
-const LATER: [&str; 7] = ["workspace", "follow_up_turns", "rework", "verify", "reviewer_differs", "budget", "on_limit"];
+const LATER: [&str; 5] = ["workspace", "follow_up_turns", "rework", "budget", "on_limit"];
 
 pub(super) fn defaults() -> Config {
     Config {
@@ -71,6 +72,8 @@ pub(super) fn defaults() -> Config {
         git_commits: true,
         git_hooks: Hooks::Off,
         on_violation: OnViolation::Stop,
+        verify: Verify::default(),
+        reviewer_differs: false,
         retention: Retention::default(),
         report: None,
     }
@@ -125,6 +128,8 @@ fn config(fields: &mut Fields<'_>) -> Config {
             &[("stop", OnViolation::Stop), ("set_aside", OnViolation::SetAside)],
         )
         .unwrap_or(default.on_violation),
+        verify: verify::read(fields),
+        reviewer_differs: fields.boolean("reviewer_differs").unwrap_or(default.reviewer_differs),
         retention: fields.object("retention", records::retention).unwrap_or_default(),
         report: fields.object("report", records::report).flatten(),
     };
@@ -253,6 +258,7 @@ mod tests {
             "context_files": ["AGENTS.md", "roles/{role}.md"], "exclude": ["out"], "watch": ["generated/x"],
             "environment": {"set": {"A": ""}, "remove": ["B"], "pass": null, "by_role": {"qa": {"pass": ["PATH"]}}},
             "git_commits": false, "git_hooks": "run", "on_violation": "set_aside",
+            "verify": {"all": [["make"]], "by_role": {"qa": [["lint", "-x"]]}}, "reviewer_differs": true,
             "retention": {"runs": 9, "days": 8, "bytes": 7},
             "report": {"url": "https://host/x", "headers_from_env": {"X-Key": "HOST_KEY"}, "timeout_seconds": 1.5}
         }"#;
@@ -277,6 +283,8 @@ mod tests {
             (config.git_commits, config.git_hooks, config.on_violation),
             (false, Hooks::Run, OnViolation::SetAside)
         );
+        assert_eq!(config.verify.of(&qa).map(|argv| argv.join(" ")).collect::<Vec<_>>(), ["make", "lint -x"]);
+        assert!(config.reviewer_differs);
         assert_eq!(config.retention, Retention { runs: 9, days: 8, bytes: 7 });
         let report = config.report.unwrap();
         assert_eq!((report.url.as_str(), report.timeout), ("https://host/x", Duration::from_millis(1500)));

@@ -18,6 +18,7 @@ use super::claim::Held;
 use super::failure::Failure;
 use super::memo::path as memo_path;
 use super::settle::{self, Settlement};
+use super::verify;
 
 /// The version of the intent's fields.
 const SCHEMA: u32 = 1;
@@ -174,7 +175,9 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
         at: intent.at,
     };
     let prepared = git.prepare(&plan)?;
-    Ok(git.finish(&prepared)?)
+    let commit = git.finish(&prepared)?;
+    verify::carry_over(run, &intent.parent, &commit)?;
+    Ok(commit)
 }
 
 /// Finishes the commit that an earlier run intended, if there is one.
@@ -197,6 +200,7 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
             let mut paths = git.changed_in(&["state", "planning"])?;
             paths.extend(intent.paths.iter().cloned());
             let Prepared { commit, .. } = git.complete_index(head, &intent.parent, paths)?;
+            verify::carry_over(run, &intent.parent, &commit)?;
             fs::remove(&path)?;
             let subject = intent.message.lines().next().unwrap_or_default().to_owned();
             return Ok(Some(Checkpoint { commit: Some(commit.to_string()), error: None, subject }));

@@ -15,6 +15,7 @@ mod memo;
 mod opening;
 pub mod people;
 pub mod people_commit;
+mod place;
 pub mod prepare;
 mod program;
 mod reading;
@@ -24,6 +25,7 @@ mod session;
 mod settle;
 pub mod start;
 mod summary;
+mod verify;
 
 use crate::clock::Clock;
 use crate::commit::Repository;
@@ -74,6 +76,7 @@ struct Run<'a> {
     snapshotter: Snapshotter,
     guard: Guard,
     redactor: Redactor,
+    baselines: verify::Baselines,
     tally: Tally,
 }
 
@@ -149,7 +152,10 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
         if start::ensure_converted(run)? || wrote {
             guarded = run.guard.take()?;
         }
-        let settled = session::run_one(run, &item, guarded)?;
+        let settled = match session::run_one(run, &item, guarded) {
+            Err(Failure::Interrupted { signal }) => return Ok(LoopEnd::Interrupted(signal)),
+            other => other?,
+        };
         if let Some(signal) = run.signals.first() {
             return Ok(LoopEnd::Interrupted(signal));
         }

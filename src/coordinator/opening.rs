@@ -10,10 +10,10 @@ use crate::prompt::{self, Assignment, Parts, PromptFault, Sources};
 use crate::tokens::{Cost, Tokens};
 use crate::tracker::row::Row;
 
-use super::Run;
 use super::claim::Held;
 use super::failure::Failure;
 use super::prepare::Command;
+use super::{Run, verify};
 
 /// A session that has a folder and a record, and a prompt if one could be made.
 pub(super) struct Opening {
@@ -71,11 +71,13 @@ impl Opening {
 /// Reads all that the prompt is made of.
 pub(super) fn gather(run: &Run<'_>, name: &SessionName, card: &TaskCard) -> Result<Parts, PromptFault> {
     let row = run.board.row(&card.id);
+    let verification = verify::report_of(run.config, (run.project.root(), card), row);
     let sources = Sources {
         project: run.project,
         config: run.config,
         handoff: row.handoff.as_deref(),
         evidence: row.evidence.as_deref().filter(|_| name.work == Work::Review),
+        verification: verification.as_deref().filter(|_| name.work == Work::Review),
     };
     prompt::gather(&sources, &assignment(run, name, card))
 }
@@ -118,6 +120,7 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
         scope_violations: Vec::new(),
         tampering: Vec::new(),
         findings: Vec::new(),
+        verification: None,
         kept: Vec::new(),
         outcome: Outcome::Unknown,
         failed_stage: None,

@@ -90,6 +90,8 @@ fn words(event: &Event, told: &str) -> String {
             };
             format!("\n[{count}] {} {doing} {}: {}", session.role, session.task, session.title)
         }
+        Event::Verifying { command, is_baseline: false } => format!("    verifying: {command}"),
+        Event::Verifying { command, is_baseline: true } => format!("\n    verifying what was there before: {command}"),
         Event::SessionEnded { session, outcome, good, wall_ms } => {
             #[expect(clippy::cast_precision_loss, reason = "a session's milliseconds are far below 2^52")]
             let seconds = *wall_ms as f64 / 1000.0;
@@ -133,7 +135,9 @@ mod tests {
             Event::Committed { commit: "0123456789abcdef".to_owned(), subject: "Accept the parser".to_owned() };
         let events = [
             Event::RunStarted { tasks: 1, done: 0 },
+            Event::Verifying { command: "cargo test".to_owned(), is_baseline: true },
             Event::SessionStarted { session: session(), count: 3 },
+            Event::Verifying { command: "cargo test".to_owned(), is_baseline: false },
             ended("approved, done", true),
             commit,
         ];
@@ -141,7 +145,10 @@ mod tests {
         insta::assert_snapshot!(shown, @r"
         1 task, 0 done
 
+            verifying what was there before: cargo test
+
         [3] qa reviews S00-001: Parse the dates
+            verifying: cargo test
             ok approved, done  (1.2 s)
             commit 0123456789  Accept the parser
         ");
