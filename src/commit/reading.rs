@@ -115,6 +115,16 @@ impl Repository {
         self.unlike_head(&[])
     }
 
+    /// What git ignores in the work tree, by the rules as they are there now; a folder that is ignored as a whole stands for all it
+    /// holds.
+    pub fn ignored(&self) -> Result<Vec<RelPath>, GitError> {
+        let mut options = StatusOptions::new();
+        options.show(StatusShow::Workdir).include_ignored(true).include_untracked(true).recurse_untracked_dirs(true);
+        let statuses = self.git.statuses(Some(&mut options)).map_err(GitError::new("list what git ignores"))?;
+        let ignored = statuses.iter().filter(|entry| entry.status().is_ignored());
+        Ok(ignored.map(|entry| without_slash(entry.path_bytes())).collect())
+    }
+
     fn unlike_head(&self, folders: &[&str]) -> Result<Vec<RelPath>, GitError> {
         let mut options = StatusOptions::new();
         options
@@ -127,18 +137,17 @@ impl Repository {
         }
         let statuses =
             self.git.statuses(Some(&mut options)).map_err(GitError::new("compare the work tree with HEAD"))?;
-        let mut paths: Vec<RelPath> = statuses
-            .iter()
-            .map(|entry| {
-                let path = entry.path_bytes();
-                RelPath::new(path.strip_suffix(b"/").unwrap_or(path))
-            })
-            .filter(|path| !is_leftover(path))
-            .collect();
+        let mut paths: Vec<RelPath> =
+            statuses.iter().map(|entry| without_slash(entry.path_bytes())).filter(|path| !is_leftover(path)).collect();
         paths.sort();
         paths.dedup();
         Ok(paths)
     }
+}
+
+/// A path as git lists it; it ends folders with a slash.
+fn without_slash(path: &[u8]) -> RelPath {
+    RelPath::new(path.strip_suffix(b"/").unwrap_or(path))
 }
 
 /// Whether the path is an unfinished replacement of a killed process.
