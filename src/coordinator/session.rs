@@ -314,8 +314,8 @@ fn clear_tree(
     (folder, kept): (&Path, &mut Vec<String>),
 ) -> Option<String> {
     let reason = aftermath.no_commit_reason()?;
-    let moves = run.config.on_violation == OnViolation::SetAside || (is_review && !aftermath.head_moved);
-    if !moves || run.git.is_none() || aftermath.in_submodule {
+    let may_move = run.config.on_violation == OnViolation::SetAside || (is_review && !aftermath.head_moved);
+    if !may_move || run.git.is_none() || aftermath.in_submodule {
         return Some(reason);
     }
     let displaced = aftermath.displaced();

@@ -140,7 +140,7 @@ pub(super) fn submitted(
         return Ok(Verified { verdict, ran: Vec::new(), report: None });
     }
     let known = match &ground.head {
-        Some(head) => baseline::at(run, &head.commit)?,
+        Some(place) => baseline::at(run, &place.commit)?,
         None => None,
     };
     let before = Before::of(run, ground, &aftermath.in_scope)?;

@@ -79,13 +79,13 @@ impl Before {
     /// The paths that differ, less those that git neither has nor wants: nothing could bring them back.
     fn to_restore(&self, changes: &Changes) -> Vec<RelPath> {
         let is_private = |path: &RelPath| self.snapshot.is_ignored(path) && !self.snapshot.is_tracked(path);
-        let changed = changes.changed.iter().map(|change| change.path.clone());
+        let edited = changes.changed.iter().map(|change| change.path.clone());
         let found = changes.findings.iter().filter_map(|finding| match finding.kind {
             FindingKind::NestedRepository => Some(finding.path.child(b".git")),
             FindingKind::SpecialFile => Some(finding.path.clone()),
             FindingKind::Unreadable | FindingKind::TooDeep | FindingKind::Vanished => None,
         });
-        changed.chain(found).filter(|path| !is_private(path)).collect()
+        edited.chain(found).filter(|path| !is_private(path)).collect()
     }
 
     /// Gives the session's files the session's content again.
@@ -116,9 +116,10 @@ fn keep_aside(run: &Run<'_>, paths: &[RelPath], keep: &Path) -> Result<Vec<Strin
     for path in paths {
         let (file, copy) = (path.under(&root), path.under(keep));
         let is_copied = !fs::is_behind_link(&file, &root) && fs::copy_aside(&file, &copy)?;
-        lines.push(match is_copied {
-            true => format!("{path} → {}", copy.display()),
-            false => format!("{path} (it was deleted)"),
+        lines.push(if is_copied {
+            format!("{path} → {}", copy.display())
+        } else {
+            format!("{path} (it was deleted)")
         });
     }
     Ok(lines)

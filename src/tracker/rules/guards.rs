@@ -35,13 +35,9 @@ impl Change<'_> {
         }
     }
 
-    /// The status a held task goes back to: `todo` for an executor's, `review` for a reviewer's. What an executor submitted is in
-    /// the coordinator's hand until its claim is gone.
+    /// The status a held task goes back to: `todo` for an executor's, `review` for a reviewer's.
     pub(super) fn held_status(&self, what: &str) -> Result<Status, Refusal> {
         let row = self.row;
-        if self.who == Actor::Coordinator && row.is_submit_unsettled() {
-            return Ok(Status::Todo);
-        }
         if row.is_held() {
             return Ok(if row.status == Status::InProgress { Status::Todo } else { Status::Review });
         }
