@@ -10,6 +10,7 @@
 //!        └─ prompt → session → workspace     one bounded prompt, one process tree, the tree it changes
 //!             └─ verdict → commit → evidence what it comes to, the commit, the record
 //!                  └─ observe → report       facts, and the only writer to standard output and error
+//!                  └─ conversation           what was said over several sessions, and how to go on from there
 //!                       └─ coordinator → cli the loop, and the command line
 //! ```
 
@@ -21,6 +22,7 @@ pub mod cli;
 pub mod clock;
 pub mod commit;
 pub mod config;
+pub mod conversation;
 pub mod coordinator;
 pub mod evidence;
 pub mod fault;

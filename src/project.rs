@@ -35,6 +35,9 @@ pub enum ProjectError {
     File(#[from] FileError),
 }
 
+/// The folder below `state/runs/` that holds work trees and no sessions.
+pub const TREES: &str = "trees";
+
 /// The git folders of a work tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitPlaces {
@@ -60,6 +63,12 @@ impl Project {
         }
         let git = git_places(&root)?;
         Ok(Self { root, git })
+    }
+
+    /// A linked work tree of this project's repository: `own` is its own git folder. None without git.
+    pub fn linked(&self, root: PathBuf, own: PathBuf) -> Option<Self> {
+        let common = self.git.as_ref()?.common.clone();
+        Some(Self { root, git: Some(GitPlaces { own, common }) })
     }
 
     /// The top of the git work tree that encloses `start`, if it holds `planning/`; outer work trees are tried next.
@@ -131,6 +140,11 @@ impl Project {
     /// `state/runs/<agent>/<n>/`, the folder of one session.
     pub fn session(&self, agent: &AgentId, number: u32) -> PathBuf {
         self.root.join("state/runs").join(agent.as_str()).join(number.to_string())
+    }
+
+    /// `state/runs/trees/`, the work trees of sessions, those that are kept included.
+    pub fn trees(&self) -> PathBuf {
+        self.root.join("state/runs").join(TREES)
     }
 
     /// `.runner.lock`: who runs, for people; the kernel holds the lock elsewhere.

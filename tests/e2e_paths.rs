@@ -77,9 +77,10 @@ fn stopped(project: &Project, signal: Signal, with_guardian: bool) {
     let mut working = project.listener("working");
     let run = project.spawn(&["--max-sessions", "1"]);
     working.wait();
-    match with_guardian {
-        true => run.kill_with_guardian(),
-        false => run.signal(signal),
+    if with_guardian {
+        run.kill_with_guardian();
+    } else {
+        run.signal(signal);
     }
     let finished = run.wait();
     assert!(finished.code.is_some() || finished.signal == Some(9), "{finished}");
@@ -245,7 +246,7 @@ fn walk_all(template: &Project, action: &str) {
                 &format!("S00-001/{action}"),
                 &format!("note deceits x\n{}\n{deed}\n{}", remember("late"), way.ending),
             )]);
-            std::fs::write(project.outside("notes/at"), format!("{action}\n")).expect("a note can be left");
+            project.write_outside("notes/at", &format!("{action}\n"));
             (way.walk)(&project);
             let context = format!("{action}: {}, with {}", way.name, deceit.what);
             assert_eq!(project.note("deceits"), "x\n", "{context}: it was tried once");
@@ -290,7 +291,7 @@ fn no_session_speaks_for_another_or_for_a_person_while_a_run_is_on() {
     project.run(&["--task", "S00-002"]).json();
     assert_eq!((project.note("own").trim(), project.note("person").trim()), ("2", "2"));
     assert_ne!(project.status_of("S00-001"), "done", "{}", project.note("bare.out"));
-    let events = project.events("S00-001").to_vec();
+    let events = project.events("S00-001");
     assert!(!events.iter().any(|event| event["action"] == "approve"), "{events:?}");
     assert_says(&project.note("own.out"), &["S00-001"]);
 }

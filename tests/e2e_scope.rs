@@ -198,9 +198,12 @@ fn the_most_generous_scope_does_not_reach_plan_and_state() {
 fn a_reviewer_that_changes_anything_has_given_no_verdict() {
     let project = Project::new();
     project.agent_on(&[("*/review", "echo better >>src/S00-001/out.txt; approve")]);
-    project.run(&[]).stopped(3, "needs_input");
+    // The review starts again once, and then a person has to look at it.
+    let result = project.run(&[]).stopped(3, "needs_input");
+    assert_eq!(result["launched"], 3, "{result}");
     assert_says(&project.waits("S00-001"), &["src/S00-001/out.txt"]);
     assert_ne!(project.status_of("S00-001"), "done");
+    project.assert_clean();
 }
 
 #[test]

@@ -345,6 +345,30 @@ fn the_same_command_for_work_and_review_is_refused_by_both_roles_where_it_may_no
 }
 
 #[test]
+fn in_a_work_tree_of_its_own_the_work_is_verified_and_put_back_there() {
+    let deed = format!(
+        "{NO_BAD}; test ! -e src/S00-001/out.txt || {{ echo mine >src/S00-001/out.txt; echo x >>README.md; echo x >stray; }}"
+    );
+    let project = verified(&[&deed]);
+    project.config(&json!({"workspace": {"mode": "worktree"}}));
+    project.agent_on(&[("*/claim", "if seen first; then honest; else write src/S00-001/out.txt bad; submit; fi")]);
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001");
+    assert!(!project.git(&["ls-tree", "-r", "HEAD"]).contains("stray"));
+    assert_says(&record(&project, 1)["verification"]["changed"].to_string(), &["README.md", "stray"]);
+    project.assert_clean();
+}
+
+#[test]
+fn verification_that_always_fails_waits_for_a_person_like_any_other_rejection() {
+    let project = verified(&[NO_BAD]);
+    project.agent_on(&[("*/claim", "write \"src/S00-001/$RUNNER_AGENT_ID\" bad; submit")]);
+    assert_eq!(project.run(&[]).stopped(3, "needs_input")["launched"], 3);
+    assert_says(&project.waits("S00-001"), &["was rejected 3 times in a row", "verification failed"]);
+}
+
+#[test]
 fn without_git_every_failure_counts_and_the_sessions_work_is_put_back() {
     let project = Project::builder().stage("S00", 1).config(json!({"verify": [sh(NO_BAD)]})).without_git().build();
     project.agent_on(&[("*/claim", "if seen first; then honest; else write src/S00-001/out.txt bad; submit; fi")]);

@@ -17,7 +17,7 @@ fn the_help_of_the_program() {
 
 #[test]
 fn the_help_of_each_subcommand() {
-    for name in ["agents", "demo", "init", "recover", "task"] {
+    for name in ["agents", "demo", "init", "recover", "task", "usage"] {
         insta::assert_snapshot!(format!("runner_{name}"), help(name));
     }
 }
@@ -33,7 +33,13 @@ fn the_help_of_each_verb() {
 
 #[test]
 fn an_option_that_would_mean_nothing_is_refused() {
-    for args in [&["--dry-run", "demo"][..], &["--stage", "S00", "task", "list"], &["--root", ".", "demo"]] {
+    for args in [
+        &["--dry-run", "demo"][..],
+        &["--stage", "S00", "task", "list"],
+        &["--root", ".", "demo"],
+        &["--events", "-", "usage"],
+        &["--events", "-", "--dry-run"],
+    ] {
         let output = Command::new(env!("CARGO_BIN_EXE_runner")).args(args).output().expect("the binary starts");
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");

@@ -7,6 +7,7 @@ mod init;
 mod recover;
 mod run;
 mod task;
+mod usage;
 
 use std::path::PathBuf;
 
@@ -75,6 +76,8 @@ enum Command {
     },
     /// Show or move tasks: the commands of agents and of people
     Task(task::TaskArgs),
+    /// Add up what the sessions on record used: processes, tokens, and the cost where agents stated it
+    Usage(usage::UsageArgs),
 }
 
 /// Runs the program; the result is the process's exit code.
@@ -95,6 +98,7 @@ pub fn main() -> u8 {
         Some(Command::Init(args)) => init::run(&cli.place, args, &host),
         Some(Command::Recover(args)) => recover::run(&cli.place, args, &host),
         Some(Command::Guardian { control }) => return guardian(*control),
+        Some(Command::Usage(args)) => usage::run(&cli.place, args),
         Some(Command::Task(args)) => return task::run(&cli.place, args, &host),
     };
     outcome.unwrap_or_else(|failure| failed(&failure))
@@ -105,7 +109,7 @@ fn misplaced(cli: &Cli) -> Option<clap::Error> {
     let is_placed = cli.place.root.is_some() || cli.place.config.as_os_str() != DEFAULT_CONFIG;
     let text = match &cli.command {
         Some(_) if cli.run != run::RunArgs::default() => {
-            "--stage, --task, --max-sessions, --dry-run and --quiet are for a run of the plan, which has no subcommand"
+            "--stage, --task, --max-sessions, --dry-run, --events and --quiet are for a run of the plan, which has no subcommand"
         }
         Some(Command::Agents(_)) if is_placed => {
             "this lists the agents of the machine, whatever the project; leave --root and --config out"

@@ -46,10 +46,19 @@ pub(super) fn run(place: &Place, args: &RecoverArgs, from: &Host) -> Result<u8, 
     for line in &aside.lines {
         report::line(line);
     }
+    if let Some(patch) = &aside.patch {
+        report::line(patch);
+    }
     report::line(&match (&aside.folder, aside.lines.is_empty()) {
         (_, true) => "nothing differs from HEAD outside state/: there is nothing to set aside".to_owned(),
         (Some(folder), _) => format!("set aside in {}; the work tree is at HEAD there again", folder.display()),
         (None, _) => "these would be set aside; do it with: runner recover --yes".to_owned(),
     });
+    for tree in &aside.trees {
+        let tree = tree.display();
+        report::line(&format!(
+            "a work tree is kept in {tree}; when nobody needs it: git worktree remove --force {tree}"
+        ));
+    }
     Ok(0)
 }

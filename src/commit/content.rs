@@ -267,7 +267,7 @@ impl Repository {
         })
     }
 
-    fn has_attribute(&self, path: &RelPath, name: &str) -> Result<bool, GitError> {
+    pub(super) fn has_attribute(&self, path: &RelPath, name: &str) -> Result<bool, GitError> {
         let value = AttrValue::always_bytes(self.attribute(path, name)?);
         Ok(!matches!(value, AttrValue::False | AttrValue::Unspecified))
     }

@@ -11,6 +11,7 @@ use git2::{Commit, ErrorCode, Oid};
 use super::check::look_at_lock;
 use super::content::{Stored, index_entry};
 use super::git::Repository;
+use super::land::Content;
 use super::program::{self, Call};
 use super::refusal::{CommitError, GitError, LockFile, Refusal};
 use super::tree::TreeWriter;
@@ -34,6 +35,11 @@ enum Moved {
 impl Repository {
     /// Writes blobs, trees and the commit, durably; no branch moves and the index stays as it is.
     pub fn prepare(&mut self, plan: &CommitPlan) -> Result<Prepared, CommitError> {
+        self.prepare_with(plan, &[])
+    }
+
+    /// As [`Repository::prepare`], with contents that the repository has already, whatever lies in the work tree there.
+    pub fn prepare_with(&mut self, plan: &CommitPlan, contents: &[Content]) -> Result<Prepared, CommitError> {
         const DOING: &str = "read the commit to build on";
         self.demand_head(plan)?;
         self.refresh_index()?;
@@ -45,8 +51,8 @@ impl Repository {
         let parent = self.git.find_commit(plan.parent.oid()).map_err(GitError::new(DOING))?;
         let base = parent.tree().map_err(GitError::new(DOING))?;
         let mut writer = TreeWriter::new(&self.git);
-        let changes =
-            stored.iter().map(|(path, file)| (path, file.as_ref().map(|file| (file.oid, file.mode)))).collect();
+        let own = stored.iter().map(|(path, file)| (path, file.as_ref().map(|file| (file.oid, file.mode))));
+        let changes = own.chain(contents.iter().map(|content| (&content.path, content.leaf()))).collect();
         let tree = writer.write(&base, changes)?;
         let mut objects = writer.written;
         objects.extend(stored.iter().filter_map(|(_, file)| file.as_ref().map(|file| file.oid)));
@@ -60,6 +66,7 @@ impl Repository {
         drop((parent, base));
         self.sync_objects(&objects)?;
         fault::point("commit:prepared");
+        paths.extend(contents.iter().map(|content| content.path.clone()));
         self.seen = stored.into_iter().filter_map(|(path, file)| file.map(|file| (path, file))).collect();
         Ok(Prepared { commit: commit.into(), parent: plan.parent.clone(), branch: plan.branch.clone(), paths })
     }
@@ -68,8 +75,17 @@ impl Repository {
     ///
     /// If the branch holds the commit already, only the index is written; if others have committed on top, nothing is.
     pub fn finish(&mut self, prepared: &Prepared) -> Result<CommitId, CommitError> {
+        self.finish_with(prepared, &mut |_| Ok(()))
+    }
+
+    /// As [`Repository::finish`]; `before` is called under the branch's lock before the branch moves, and can stop it.
+    pub(super) fn finish_with(
+        &mut self,
+        prepared: &Prepared,
+        before: &mut dyn FnMut(&Self) -> Result<(), CommitError>,
+    ) -> Result<CommitId, CommitError> {
         self.demand_branch(&prepared.branch)?;
-        let moved = self.move_branch(prepared)?;
+        let moved = self.move_branch(prepared, before)?;
         fault::point("commit:moved");
         if moved != Moved::Buried {
             self.write_index(prepared)?;
@@ -134,7 +150,7 @@ impl Repository {
     }
 
     /// Makes new objects durable before anything names them; those in packs are.
-    fn sync_objects(&self, objects: &[Oid]) -> Result<(), CommitError> {
+    pub(super) fn sync_objects(&self, objects: &[Oid]) -> Result<(), CommitError> {
         let folder = self.git.commondir().join("objects");
         let loose = |oid: &Oid| {
             let digits = oid.to_string();
@@ -152,7 +168,11 @@ impl Repository {
     }
 
     /// Compare and swap: only from the parent, under the branch's lock file, with a line in the reflog.
-    fn move_branch(&self, prepared: &Prepared) -> Result<Moved, CommitError> {
+    fn move_branch(
+        &self,
+        prepared: &Prepared,
+        before: &mut dyn FnMut(&Self) -> Result<(), CommitError>,
+    ) -> Result<Moved, CommitError> {
         const DOING: &str = "move the branch";
         let (branch, commit) = (prepared.branch.as_str(), prepared.commit.oid());
         let path = self.git.commondir().join(branch);
@@ -170,6 +190,7 @@ impl Repository {
             }
             return Err(CommitError::HeadMoved { expected: prepared.parent.clone(), found: at.into() });
         }
+        before(self)?;
         let object = self.git.find_commit(commit).map_err(GitError::new("find the prepared commit"))?;
         let subject = String::from_utf8_lossy(object.summary_bytes().unwrap_or_default()).into_owned();
         let log = format!("commit: {subject}");

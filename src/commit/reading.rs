@@ -105,49 +105,44 @@ impl Repository {
 
     /// Whatever below these folders is not as in the commit that is checked out: changed, gone, staged, or new and not ignored.
     pub fn changed_in(&self, folders: &[&str]) -> Result<Vec<RelPath>, GitError> {
-        let mut paths = self.unlike_head(folders)?;
+        let mut options = status_options();
+        for folder in folders {
+            options.pathspec(*folder);
+        }
+        let mut paths = self.unlike_head(&mut options)?.0;
         paths.retain(|path| folders.iter().any(|folder| path.is_in(folder)));
         Ok(paths)
     }
 
-    /// Everything in the work tree that differs from HEAD: untracked (and not ignored), modified, deleted or staged.
-    pub fn changed(&self) -> Result<Vec<RelPath>, GitError> {
-        self.unlike_head(&[])
+    /// The same for the whole work tree, and beside it what git ignores now; a folder of which all is ignored as one path.
+    pub fn changed(&self) -> Result<(Vec<RelPath>, Vec<RelPath>), GitError> {
+        self.unlike_head(status_options().include_ignored(true).recurse_ignored_dirs(false))
     }
 
-    /// What git ignores in the work tree, by the rules as they are there now; a folder that is ignored as a whole stands for all it
-    /// holds.
-    pub fn ignored(&self) -> Result<Vec<RelPath>, GitError> {
-        let mut options = StatusOptions::new();
-        options.show(StatusShow::Workdir).include_ignored(true).include_untracked(true).recurse_untracked_dirs(true);
-        let statuses = self.git.statuses(Some(&mut options)).map_err(GitError::new("list what git ignores"))?;
-        let ignored = statuses.iter().filter(|entry| entry.status().is_ignored());
-        Ok(ignored.map(|entry| without_slash(entry.path_bytes())).collect())
-    }
-
-    fn unlike_head(&self, folders: &[&str]) -> Result<Vec<RelPath>, GitError> {
-        let mut options = StatusOptions::new();
-        options
-            .show(StatusShow::IndexAndWorkdir)
-            .include_untracked(true)
-            .recurse_untracked_dirs(true)
-            .disable_pathspec_match(true);
-        for folder in folders {
-            options.pathspec(*folder);
+    fn unlike_head(&self, options: &mut StatusOptions) -> Result<(Vec<RelPath>, Vec<RelPath>), GitError> {
+        let statuses = self.git.statuses(Some(options)).map_err(GitError::new("compare the work tree with HEAD"))?;
+        let (mut changed, mut ignored) = (Vec::new(), Vec::new());
+        for entry in statuses.iter() {
+            let path = entry.path_bytes();
+            let path = RelPath::new(path.strip_suffix(b"/").unwrap_or(path));
+            let paths = if entry.status().is_ignored() { &mut ignored } else { &mut changed };
+            paths.push(path);
         }
-        let statuses =
-            self.git.statuses(Some(&mut options)).map_err(GitError::new("compare the work tree with HEAD"))?;
-        let mut paths: Vec<RelPath> =
-            statuses.iter().map(|entry| without_slash(entry.path_bytes())).filter(|path| !is_leftover(path)).collect();
-        paths.sort();
-        paths.dedup();
-        Ok(paths)
+        changed.retain(|path| !is_leftover(path));
+        changed.sort();
+        changed.dedup();
+        Ok((changed, ignored))
     }
 }
 
-/// A path as git lists it; it ends folders with a slash.
-fn without_slash(path: &[u8]) -> RelPath {
-    RelPath::new(path.strip_suffix(b"/").unwrap_or(path))
+fn status_options() -> StatusOptions {
+    let mut options = StatusOptions::new();
+    options
+        .show(StatusShow::IndexAndWorkdir)
+        .include_untracked(true)
+        .recurse_untracked_dirs(true)
+        .disable_pathspec_match(true);
+    options
 }
 
 /// Whether the path is an unfinished replacement of a killed process.

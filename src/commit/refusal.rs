@@ -178,6 +178,21 @@ pub enum CommitError {
         /// Where it is.
         found: CommitId,
     },
+    /// A person's edit is where a session's work was to go.
+    #[error(
+        "you have changed {} in the work tree, and the session's version was to go there, so nothing was moved",
+        listed(paths)
+    )]
+    Overwrites {
+        /// The paths.
+        paths: Vec<RelPath>,
+    },
+    /// The branch got another version of a file than the one the session started from.
+    #[error("the branch has got another version of {} since the session began, so nothing was moved", listed(paths))]
+    Diverged {
+        /// The paths.
+        paths: Vec<RelPath>,
+    },
     /// Another branch is checked out.
     #[error("branch {expected} was checked out, now it is {found}; run `git switch {}`", short(expected))]
     BranchSwitched {

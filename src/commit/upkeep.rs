@@ -183,7 +183,7 @@ impl Repository {
     }
 
     /// Restores files that a filter converts; libgit2 runs none.
-    fn restore_by_program(&mut self, paths: &[RelPath]) -> Result<(), CommitError> {
+    pub(super) fn restore_by_program(&mut self, paths: &[RelPath]) -> Result<(), CommitError> {
         if paths.is_empty() {
             return Ok(());
         }

@@ -54,14 +54,28 @@ pub struct EnvironmentRules {
 impl Environment {
     /// The environment an agent of `role` gets out of the coordinator's, before the coordinator adds its own variables.
     ///
-    /// The role's `pass` stands in for the general one. Then what the agent's preset needs is dropped and added. Then the general rules apply, then the role's: each drops, then sets, so a later `set` wins.
+    /// The role's `pass` stands in for the general one. Then what the agent's preset needs is dropped and added. Then the general
+    /// rules apply, then the role's: each drops, then sets, so a later `set` wins.
     pub fn apply(
         &self,
         role: &Role,
         needs: &Needs,
+        inherited: BTreeMap<OsString, OsString>,
+    ) -> BTreeMap<OsString, OsString> {
+        self.with_rules(self.by_role.get(role), needs, inherited)
+    }
+
+    /// As [`Self::apply`], for a program that acts in no role.
+    pub fn apply_general(&self, inherited: BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
+        self.with_rules(None, &Needs::default(), inherited)
+    }
+
+    fn with_rules(
+        &self,
+        own: Option<&EnvironmentRules>,
+        needs: &Needs,
         mut inherited: BTreeMap<OsString, OsString>,
     ) -> BTreeMap<OsString, OsString> {
-        let own = self.by_role.get(role);
         let pass = own.and_then(|rules| rules.pass.as_ref()).or(self.general.pass.as_ref());
         if let Some(pass) = pass {
             inherited.retain(|name, _| pass.iter().any(|passed| name == passed.as_str()));

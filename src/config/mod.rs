@@ -9,6 +9,7 @@ mod environment;
 mod read;
 mod records;
 mod verify;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,6 +25,7 @@ pub use command::{CommandError, Placeholders, expand, find_executable};
 pub use environment::{Environment, EnvironmentRules};
 pub use records::{Report, Retention};
 pub use verify::Verify;
+pub use workspace::{Mode, Workspace};
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +122,8 @@ pub struct Config {
     pub git_hooks: Hooks,
     /// What becomes of changes outside a session's scope.
     pub on_violation: OnViolation,
+    /// Where sessions work.
+    pub workspace: Workspace,
     /// The coordinator's own commands after a submit.
     pub verify: Verify,
     /// Whether reviews need another command than the work they judge.

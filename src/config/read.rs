@@ -14,6 +14,7 @@ use super::agent;
 use super::environment::{self, Environment};
 use super::records::{self, Retention};
 use super::verify::{self, Verify};
+use super::workspace::{self, Mode, Workspace};
 use super::{Config, ConfigError, Hooks, OnViolation, Output};
 use crate::agents::Dialect;
 use crate::ids::Role;
@@ -41,7 +42,7 @@ const COMBINED_BYTES: Whole = Whole("combined_bytes", 8_192..=1 << 30, 8 << 20);
 const EXCLUDE: [&str; 5] = ["node_modules", ".venv", "__pycache__", "dist", "coverage"];
 
 /// Keys of later versions.
-const LATER: [&str; 5] = ["workspace", "follow_up_turns", "rework", "budget", "on_limit"];
+const LATER: [&str; 4] = ["follow_up_turns", "rework", "budget", "on_limit"];
 
 pub(super) fn defaults() -> Config {
     Config {
@@ -72,6 +73,7 @@ pub(super) fn defaults() -> Config {
         git_commits: true,
         git_hooks: Hooks::Off,
         on_violation: OnViolation::Stop,
+        workspace: Workspace::default(),
         verify: Verify::default(),
         reviewer_differs: false,
         retention: Retention::default(),
@@ -128,11 +130,24 @@ fn config(fields: &mut Fields<'_>) -> Config {
             &[("stop", OnViolation::Stop), ("set_aside", OnViolation::SetAside)],
         )
         .unwrap_or(default.on_violation),
+        workspace: fields.object("workspace", workspace::read).unwrap_or_default(),
         verify: verify::read(fields),
         reviewer_differs: fields.boolean("reviewer_differs").unwrap_or(default.reviewer_differs),
         retention: fields.object("retention", records::retention).unwrap_or_default(),
         report: fields.object("report", records::report).flatten(),
     };
+    if config.workspace.mode == Mode::Worktree {
+        if !config.git_commits {
+            fields.fault(
+                "workspace.mode",
+                "needs git: accepted work reaches the root as a commit; set `git_commits` to true",
+            );
+        }
+        if config.git_hooks == Hooks::Run {
+            let why = "cannot be \"worktree\" while `git_hooks` is \"run\": hooks would see the root's files, not the session's";
+            fields.fault("workspace.mode", why);
+        }
+    }
     fields.finish(&LATER);
     config
 }
@@ -173,7 +188,7 @@ pub(super) fn seconds(fields: &mut Fields<'_>, Seconds(key, zero, greatest, defa
     number.map_or(Duration::from_secs(*default), |number| Duration::from_secs_f64(number).max(least))
 }
 
-fn choice<T: Copy>(fields: &mut Fields<'_>, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
+pub(super) fn choice<T: Copy>(fields: &mut Fields<'_>, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
     let value = fields.value(key)?;
     let found = choices.iter().find(|(name, _)| value.as_str() == Some(name)).map(|(_, choice)| *choice);
     if found.is_none() {
@@ -201,7 +216,7 @@ fn commands(fields: &mut Fields<'_>) -> BTreeMap<Role, Vec<String>> {
 }
 
 /// A command: a list of arguments, never one line for a shell.
-fn arguments(fields: &mut Fields<'_>, key: &str, value: &Value) -> Option<Vec<String>> {
+pub(super) fn arguments(fields: &mut Fields<'_>, key: &str, value: &Value) -> Option<Vec<String>> {
     let problem = match texts_of(value) {
         None => "must be a list of texts, one for each argument (no shell line)",
         Some(argv) if argv.is_empty() => "is an empty list; name the program",
@@ -359,7 +374,7 @@ mod tests {
             r#"{"environment": {"by_role": {"qa": 1}}}"#,
             "key `environment.by_role.qa` must be an object with `set`, `remove` or `pass`",
         ),
-        (r#"{"workspace": {"mode": "in_place"}}"#, "key `workspace` is not supported by this version; remove it"),
+        (r#"{"rework": "fresh"}"#, "key `rework` is not supported by this version; remove it"),
         (r#"{"max_sesions": 1}"#, "key `max_sesions` is unknown; did you mean `max_sessions`?"),
         (r#"{"git_hooks": "off", "git_hooks": "run"}"#, "key `git_hooks` is written twice; keep one"),
         ("[]", "must hold one object, not a list"),

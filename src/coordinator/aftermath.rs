@@ -8,9 +8,11 @@ use crate::fs;
 use crate::ids::TaskId;
 use crate::plan::TaskCard;
 use crate::relpath::RelPath;
+use crate::session::ExecutionResult;
 use crate::tracker::proof::Token;
 use crate::tracker::row::Row;
 use crate::tracker::store::{LockedStore, parse_row, row_path};
+use crate::workspace::lease::{Contamination, End};
 use crate::workspace::{Area, ChangeKind, Changes, GuardedPath, Scope, Tampering, violations};
 
 use super::Run;
@@ -18,6 +20,7 @@ use super::claim::Held;
 use super::failure::Failure;
 use super::ground::Ground;
 use super::memo::is_own;
+use super::{contamination, tree_look};
 
 /// Everything a session is judged by, apart from how its process ended.
 pub(super) struct Aftermath {
@@ -41,6 +44,10 @@ pub(super) struct Aftermath {
     pub(super) head_moved: bool,
     /// Whether a submodule was changed; its files cannot be brought back from here.
     pub(super) in_submodule: bool,
+    /// Signs that the workspace can no longer be trusted.
+    pub(super) signs: BTreeSet<Contamination>,
+    /// Whether the session's work tree is gone.
+    pub(super) is_gone: bool,
 }
 
 impl Aftermath {
@@ -60,6 +67,19 @@ impl Aftermath {
                 self.violations.join(", ")
             )
         })
+    }
+
+    /// What the end of the lease depends on.
+    pub(super) fn for_lease(&self, run: &Run<'_>, result: Option<&ExecutionResult>) -> (End, Vec<Contamination>) {
+        let mut signs = self.signs.clone();
+        signs.extend(contamination::of_leftovers(run, result));
+        let touched = [
+            (!self.tampering.is_empty() && signs.is_empty(), Contamination::Tampering),
+            (!self.violations.is_empty(), Contamination::ScopeViolation),
+            (self.head_moved, Contamination::HeadMoved),
+        ];
+        signs.extend(touched.into_iter().filter(|(is_so, _)| *is_so).map(|(_, sign)| sign));
+        (contamination::end_of(self.is_gone, result), signs.into_iter().collect())
     }
 
     /// What has to leave the tree so that other tasks can go on: what is out of scope, and everything if HEAD moved.
@@ -90,12 +110,16 @@ pub(super) fn examine(
     let allowed =
         |guarded: &GuardedPath| explained.allows(guarded) || leaves(held, guarded, &ignored) || refs.allow(guarded);
     let found = run.guard.tampering_since(&ground.guarded, &allowed)?;
-    let head_moved = keep_moved_head(run, held, ground)?;
+    let tree = tree_look::examine(run, held, ground)?;
+    let head_moved = keep_moved_head(run, held, ground)? || tree.head_moved;
     keep_refs(run, held, &found)?;
     let keep = folder.join("kept");
     // What a killed verb left half written goes with the rest, but nobody meant to change anything with it.
     let meant = found.iter().filter(|tampering| !is_leftover(tampering));
-    let mut tampering: Vec<String> = meant.map(ToString::to_string).collect();
+    let mut tampering: Vec<String> = meant.clone().map(ToString::to_string).collect();
+    let mut signs = contamination::of_tampering(&meant.cloned().collect::<Vec<_>>());
+    tampering.extend(tree.tampering);
+    signs.extend(tree.signs);
     let mut kept: Vec<String> =
         run.guard.put_back(&ground.guarded, &found, &keep).iter().map(ToString::to_string).collect();
     if let Some(bytes) = &explained.foreign_row {
@@ -104,7 +128,7 @@ pub(super) fn examine(
         kept.push(path.clone());
         tampering.push(path);
     }
-    let changes = run.snapshotter.changes_since(&ground.snapshot)?;
+    let changes = if tree.is_lost { Changes::default() } else { run.snapshotter.changes_since(&ground.snapshot)? };
     let findings = changes.findings.iter().map(ToString::to_string).chain(refs.finding()).collect();
     let scope = if held.row.claim.as_ref().is_some_and(|claim| claim.scope.is_empty()) {
         Scope::nothing()
@@ -131,6 +155,8 @@ pub(super) fn examine(
         out_of_scope,
         head_moved,
         in_submodule,
+        signs,
+        is_gone: tree.is_gone,
     })
 }
 
@@ -147,7 +173,8 @@ fn strayed(run: &Run<'_>, changes: &Changes, scope: &Scope) -> Strayed {
     let mut places: Vec<RelPath> = broken.iter().map(|violation| violation.path.clone()).collect();
     let mut reasons: Vec<String> = broken.iter().map(ToString::to_string).collect();
     let all: Vec<RelPath> = changes.changed.iter().map(|change| change.path.clone()).collect();
-    let unkeepable = run.git.as_ref().map(|git| git.unkeepable(&all)).unwrap_or_default();
+    let git = run.site.tree.as_ref().map(|tree| &tree.git).or(run.git.as_ref()).filter(|_| !all.is_empty());
+    let unkeepable = git.map(|git| git.unkeepable(&all)).unwrap_or_default();
     let in_submodule = unkeepable.iter().any(|path| path.in_submodule);
     for Unkeepable { path, repository, why, .. } in unkeepable {
         if !places.contains(&path) {

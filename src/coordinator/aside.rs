@@ -1,4 +1,5 @@
-//! Moves changes out of the work tree into a folder of the run, so that nothing is discarded and others can go on.
+//! Moves changes out of the work tree into a folder of the run, as files and as a patch, so that nothing is discarded and others
+//! can go on.
 
 use std::path::Path;
 
@@ -8,11 +9,33 @@ use crate::relpath::RelPath;
 use super::Run;
 use super::failure::Failure;
 
-/// Copies each changed path below `keep` and brings the tree back to HEAD there; says what lies where.
-pub(super) fn move_out(run: &mut Run<'_>, paths: &[RelPath], keep: &Path) -> Result<Vec<String>, Failure> {
+/// The patch's name beside the files.
+const PATCH: &str = "changes.patch";
+
+/// How many paths a line names.
+const NAMED: usize = 10;
+
+/// What was moved out.
+pub(super) struct Moved {
+    /// One line a file: what lies where.
+    pub(super) lines: Vec<String>,
+    /// Where the patch lies, and what it does not hold.
+    pub(super) patch: Option<String>,
+}
+
+impl Moved {
+    /// Everything in lines, the patch last.
+    pub(super) fn into_lines(self) -> impl Iterator<Item = String> {
+        self.lines.into_iter().chain(self.patch)
+    }
+}
+
+/// Copies each changed path below `keep`, writes the changes as a patch beside them, and brings the tree back to HEAD there.
+pub(super) fn move_out(run: &mut Run<'_>, paths: &[RelPath], keep: &Path) -> Result<Moved, Failure> {
     let root = run.project.root().to_owned();
+    let patch = write_patch(run, paths, keep)?;
     let keep = keep.join("tree");
-    let mut kept = Vec::new();
+    let mut lines = Vec::new();
     let mut folders: Vec<&RelPath> = Vec::new();
     for path in paths {
         if folders.iter().any(|folder| path.is_in(&folder.to_string())) {
@@ -24,7 +47,7 @@ pub(super) fn move_out(run: &mut Run<'_>, paths: &[RelPath], keep: &Path) -> Res
         // Behind a link that the session left lies something that is not the project's: to the tree the file is gone.
         let is_there = !fs::is_behind_link(&path.under(&root), &root);
         let copied = is_there && fs::copy_aside(&path.under(&root), &path.under(&keep))?;
-        kept.push(if copied {
+        lines.push(if copied {
             format!("{path} → {}", path.under(&keep).display())
         } else {
             format!("{path} (it was deleted)")
@@ -34,5 +57,24 @@ pub(super) fn move_out(run: &mut Run<'_>, paths: &[RelPath], keep: &Path) -> Res
     if let Some(git) = &mut run.git {
         git.restore(paths)?;
     }
-    Ok(kept)
+    Ok(Moved { lines, patch })
+}
+
+/// Writes the changes as a patch for `git apply`; says where, and names what no patch can hold.
+fn write_patch(run: &Run<'_>, paths: &[RelPath], keep: &Path) -> Result<Option<String>, Failure> {
+    let Some(git) = &run.git else { return Ok(None) };
+    let patch = git.patch(paths)?;
+    let file = keep.join(PATCH);
+    if !patch.bytes.is_empty() {
+        fs::replace_private(&file, &patch.bytes)?;
+    }
+    let names: Vec<String> = patch.without.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = patch.without.len().saturating_sub(NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Ok(match (patch.bytes.is_empty(), names.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some(format!("as a patch → {}", file.display())),
+        (false, false) => Some(format!("as a patch → {}, without {}{more}", file.display(), names.join(", "))),
+        (true, false) => Some(format!("no patch can hold {}{more}", names.join(", "))),
+    })
 }

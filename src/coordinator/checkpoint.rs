@@ -16,6 +16,7 @@ use super::Run;
 use super::aftermath::Aftermath;
 use super::claim::Held;
 use super::failure::Failure;
+use super::landing::{self, Work};
 use super::memo::path as memo_path;
 use super::settle::{self, Settlement};
 use super::verify;
@@ -38,6 +39,9 @@ pub(super) struct Intent {
     /// How many events the task has once it is settled.
     #[serde(default)]
     events: usize,
+    /// What a session made in a work tree of its own.
+    #[serde(default)]
+    work: Option<Work>,
 }
 
 /// What is to become of a session's changes.
@@ -93,6 +97,7 @@ pub(super) fn intend(
 ) -> Result<(Planned, Vec<Change>), Failure> {
     let Some(git) = &run.git else { return Ok((Planned::Nothing, Vec::new())) };
     let head = git.place()?;
+    let (paths, work) = landing::work_of(run, paths)?;
     let intent = Intent {
         schema: SCHEMA,
         agent: agent.clone(),
@@ -103,6 +108,7 @@ pub(super) fn intend(
         paths,
         at: run.clock.now(),
         events: row.events.len(),
+        work,
     };
     let change = change(run, &intent)?;
     Ok((Planned::Commit(Box::new(intent)), vec![change]))
@@ -174,8 +180,12 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
         paths,
         at: intent.at,
     };
-    let prepared = git.prepare(&plan)?;
-    let commit = git.finish(&prepared)?;
+    let commit = if let Some(work) = &intent.work {
+        landing::land(run, &plan, (work, &intent.agent))?
+    } else {
+        let prepared = git.prepare(&plan)?;
+        git.finish(&prepared)?
+    };
     verify::carry_over(run, &intent.parent, &commit)?;
     Ok(commit)
 }
@@ -199,8 +209,10 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
         if git.is_commit_of(&head.commit, &intent.parent, &intent.message)? {
             let mut paths = git.changed_in(&["state", "planning"])?;
             paths.extend(intent.paths.iter().cloned());
+            paths.extend(intent.work.iter().flat_map(Work::paths));
             let Prepared { commit, .. } = git.complete_index(head, &intent.parent, paths)?;
             verify::carry_over(run, &intent.parent, &commit)?;
+            landing::arrived(run)?;
             fs::remove(&path)?;
             let subject = intent.message.lines().next().unwrap_or_default().to_owned();
             return Ok(Some(Checkpoint { commit: Some(commit.to_string()), error: None, subject }));

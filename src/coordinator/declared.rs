@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::commit::Repository;
 use crate::config::Config;
 use crate::project::Project;
-use crate::relpath::RelPath;
 use crate::session::Signals;
 use crate::workspace::Scope;
 
@@ -19,14 +18,11 @@ pub fn changes_scope(workspace: &Path, host: &Host, scope: &[String]) -> Option<
     project.git()?;
     let git: Repository = open(&project, &Config::default(), host, &Signals::none()).ok().flatten()?;
     let scope = Scope::new(scope);
-    if git.changed().ok()?.iter().any(|path| scope.contains(path)) {
+    let (changed, ignored) = git.changed().ok()?;
+    if changed.iter().any(|path| scope.contains(path)) {
         return Some(true);
     }
-    let has_own_rules = |path: &RelPath| {
-        let rules = path.child(b".gitignore");
-        let is_there = path.file_name() == b".gitignore" || rules.under(workspace).symlink_metadata().is_ok();
-        is_there && (scope.contains(path) || scope.contains(&rules))
-    };
-    // A file of ignore rules that ignores itself hides work from git, and not from the coordinator.
-    (!git.ignored().ok()?.iter().any(has_own_rules)).then_some(false)
+    // The rules that hide it may be the session's own: what counts is what git ignored when the session began.
+    let hidden = ignored.iter().any(|path| scope.may_reach(path));
+    (!hidden).then_some(false)
 }

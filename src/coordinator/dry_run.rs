@@ -15,7 +15,8 @@ use super::failure::Failure;
 use super::opening::packet_row;
 use super::prepare::{self, Command};
 use super::start::{self, Opening};
-use super::{summary, verify};
+use super::{ground, site, summary, verify};
+use crate::config::Mode;
 
 /// How many sessions ahead a dry run looks.
 const AHEAD: usize = 5;
@@ -84,6 +85,7 @@ fn prompt(opening: &Opening<'_>, plan: &Plan, (board, next): (&Board, &Ready)) -
     let verification = verify::report_of(opening.config, (opening.project.root(), card), row);
     let sources = Sources {
         project: opening.project,
+        workspace: opening.project.root(),
         config: opening.config,
         handoff: row.handoff.as_deref(),
         evidence: row.evidence.as_deref().filter(|_| next.work == crate::plan::Work::Review),
@@ -98,12 +100,16 @@ fn command(opening: &Opening<'_>, next: &Ready) -> Result<Command, Failure> {
     let name = SessionName {
         agent: preview_agent(next),
         number: 1,
+        parent: None,
         task: next.id.clone(),
         title: String::new(),
         role: next.role.clone(),
         work: next.work,
     };
-    prepare::command(opening.project, opening.config, opening.host, &name)
+    // A work tree that is not there yet will hold what the root holds.
+    let workspace = site::workspace_root(opening.project, opening.config.workspace.mode);
+    let workspace = if workspace.is_dir() { workspace } else { opening.project.root().to_owned() };
+    prepare::command((opening.project, &workspace), opening.config, opening.host, &name)
 }
 
 /// What would stop a real run before its first session.
@@ -111,9 +117,14 @@ fn preflight(opening: &Opening<'_>, board: &Board) -> Result<(), Failure> {
     let Some(mut git) = start::open_git(opening)? else { return Ok(()) };
     git.check(opening.clock.now())?;
     start::check_ignored(opening.project, &git, &opening.config_path)?;
-    let tracked = git.tracked()?;
-    let snapshot = start::snapshotter(opening.project, opening.config, Some(&git)).take(Some(Arc::new(tracked)))?;
-    let files = super::ground::dirty_in(&mut git, board, &snapshot)?;
+    site::check_shares(&opening.config.workspace.share, &git)?;
+    let files = if opening.config.workspace.mode == Mode::Worktree {
+        ground::dirty_in_plan(&git, board)?
+    } else {
+        let tracked = git.tracked()?;
+        let snapshot = start::snapshotter(opening.project, opening.config, Some(&git)).take(Some(Arc::new(tracked)))?;
+        ground::dirty_in(&mut git, board, &snapshot)?
+    };
     if files.is_empty() {
         return Ok(());
     }

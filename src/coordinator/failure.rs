@@ -9,9 +9,11 @@ use crate::outcome::{EXIT_FAILURE, EXIT_TRY_LATER};
 use crate::plan::PlanError;
 use crate::project::ProjectError;
 use crate::prompt::PromptFault;
+use crate::relpath::RelPath;
 use crate::tracker::desk::DeskError;
 use crate::tracker::rules::Refusal;
 use crate::tracker::store::StoreError;
+use crate::workspace::lease::{IllegalStep, NoLease};
 use crate::workspace::{GuardError, SnapshotError};
 
 /// How many files a message lists.
@@ -53,6 +55,10 @@ pub enum Failure {
     Lock(#[from] LockError),
     #[error(transparent)]
     Rule(#[from] Refusal),
+    #[error(transparent)]
+    Lease(#[from] NoLease),
+    #[error(transparent)]
+    LeaseStep(#[from] IllegalStep),
     #[error(transparent)]
     Sample(#[from] crate::sample::SampleError),
     /// The system refused something basic.
@@ -116,6 +122,41 @@ pub enum Failure {
         "this is a session of the coordinator (RUNNER_AGENT_ID is set): a session must not start another run; exit instead"
     )]
     Nested,
+    /// A path that work trees are to share cannot be.
+    #[error("`workspace.share` names {path}, which {why}")]
+    Share {
+        /// The path.
+        path: RelPath,
+        /// What is wrong and what to do.
+        why: &'static str,
+    },
+    /// A fresh work tree could not be made usable.
+    #[error("`workspace.setup` failed, so no session can work: {command}: {what}")]
+    SetUp {
+        /// The command.
+        command: String,
+        /// What it did.
+        what: String,
+    },
+    /// Not even a fresh workspace can be used.
+    #[error("no workspace can be made for a session: {reason}; look at it, then start again")]
+    NoWorkspace {
+        /// What is wrong.
+        reason: String,
+    },
+    /// A session's work could not be brought into the root.
+    #[error(
+        "{reason}; the session's version is kept as commit {commit} ({reference}): commit your version or take it away, merge \
+         that commit where both are wanted, then start again"
+    )]
+    NotLanded {
+        /// Why.
+        reason: String,
+        /// The commit that holds it.
+        commit: String,
+        /// The ref that names it.
+        reference: String,
+    },
     /// A signal arrived before the session could start.
     #[error("stopped by signal {signal} before the session could start")]
     Interrupted {

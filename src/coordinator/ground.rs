@@ -23,6 +23,8 @@ pub(super) struct Ground {
     pub(super) refs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// What sessions must not touch.
     pub(super) guarded: Guarded,
+    /// What the session must not touch in a work tree of its own.
+    pub(super) tree: Option<Guarded>,
 }
 
 /// Looks at repository and work tree; refuses a repository that cannot take a commit and a tree that is not clean.
@@ -40,14 +42,15 @@ pub(super) fn check(run: &mut Run<'_>, guarded: Guarded) -> Result<Ground, Failu
             }
         }
         let refs = run.git.as_ref().map(Repository::refs).transpose()?.unwrap_or_default();
-        return Ok(Ground { head, snapshot, refs, guarded });
+        let tree = run.site.tree.as_mut().map(|tree| tree.guard.take()).transpose()?;
+        return Ok(Ground { head, snapshot, refs, guarded, tree });
     }
     Err(Failure::Dirty { files: files.iter().map(ToString::to_string).collect() })
 }
 
 /// The work tree as it is now.
 pub(super) fn look(run: &mut Run<'_>) -> Result<Snapshot, Failure> {
-    let tracked = match &mut run.git {
+    let tracked = match run.workspace_git() {
         Some(git) => Some(git.tracked()?),
         None => None,
     };
@@ -56,7 +59,10 @@ pub(super) fn look(run: &mut Run<'_>) -> Result<Snapshot, Failure> {
 
 /// What differs from HEAD outside `state/` and was not put there by the coordinator or a person's verb.
 pub(super) fn dirty(run: &mut Run<'_>, snapshot: &Snapshot) -> Result<Vec<RelPath>, Failure> {
+    let has_worktrees = run.has_worktrees();
     match &mut run.git {
+        // The session's own tree was found clean with its lease, and no commit touches what else a person changed in the root.
+        Some(git) if has_worktrees => dirty_in_plan(git, &run.board),
         Some(git) => dirty_in(git, &run.board, snapshot),
         None => Ok(Vec::new()),
     }
@@ -73,13 +79,20 @@ pub(super) fn dirty_in(git: &mut Repository, board: &Board, snapshot: &Snapshot)
     });
     files.extend(unknown.map(|finding| finding.path.clone()));
     files.extend(git.staged()?.into_iter().filter(|path| !path.is_in("state") && !path.is_in("planning")));
+    files.extend(dirty_in_plan(git, board)?);
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// What a person changed in the plan: the next commit would take it along.
+pub(super) fn dirty_in_plan(git: &Repository, board: &Board) -> Result<Vec<RelPath>, Failure> {
+    let mut files = Vec::new();
     for path in git.changed_in(&["planning"])? {
         if !is_ours(git, board, &path)? {
             files.push(path);
         }
     }
-    files.sort();
-    files.dedup();
     Ok(files)
 }
 

@@ -6,16 +6,18 @@ mod aftermath;
 mod aside;
 mod checkpoint;
 mod claim;
+mod contamination;
 pub mod declared;
 pub mod dry_run;
 pub mod failure;
 mod ground;
 pub mod holder;
+mod landing;
+mod leasing;
 mod memo;
 mod opening;
 pub mod people;
 pub mod people_commit;
-mod place;
 pub mod prepare;
 mod program;
 mod reading;
@@ -23,8 +25,11 @@ mod records;
 pub mod recover;
 mod session;
 mod settle;
+mod site;
 pub mod start;
 mod summary;
+mod tree_look;
+mod tree_recovery;
 mod verify;
 
 use crate::clock::Clock;
@@ -75,6 +80,7 @@ struct Run<'a> {
     git: Option<Repository>,
     snapshotter: Snapshotter,
     guard: Guard,
+    site: site::Site,
     redactor: Redactor,
     baselines: verify::Baselines,
     tally: Tally,
@@ -215,11 +221,12 @@ fn set_aside(run: &mut Run<'_>, item: &Ready, reason: String) -> Result<(), Fail
     start::ensure_converted(run)?;
     let locked = run.desk.lock()?;
     let row = locked.read_row(&card.stage, &card.id)?;
-    let step = Step::Wait { reason: reason.clone() };
+    let told = Event::waits_for_person(card.id.clone(), &reason);
+    let step = Step::Wait { reason };
     let row = rules::apply(&card.id, &row, (Actor::Coordinator, &run.clock.stamp()), step)?;
     drop(locked);
     checkpoint::record(run, &card, &row)?;
-    (run.observe)(&Event::WaitsForPerson { task: card.id, reason });
+    (run.observe)(&told);
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::tracker::row::Row;
 
 use super::claim::Held;
 use super::failure::Failure;
+use super::leasing::Granted;
 use super::prepare::Command;
 use super::{Run, verify};
 
@@ -38,7 +39,7 @@ impl Opening {
     pub(super) fn of(
         run: &Run<'_>,
         held: &Held,
-        (command, gathered, temporary): (&Command, Result<Parts, PromptFault>, &Path),
+        (command, granted, gathered, temporary): (&Command, &Granted, Result<Parts, PromptFault>, &Path),
     ) -> Result<(Self, Change), Failure> {
         let max = run.config.max_prompt_chars;
         let assembled = gathered.and_then(|parts| {
@@ -47,7 +48,7 @@ impl Opening {
         let assembled = assembled.and_then(|prompt| command.accept(prompt));
         let folder = run.project.session(&held.name.agent, held.name.number);
         fs::make_private_folder(&folder)?;
-        let mut record = record(run, held, command);
+        let mut record = record(run, held, (command, granted));
         let prompt = match assembled {
             Ok(prompt) => {
                 record.prompt_characters = prompt.text.chars().count();
@@ -74,6 +75,7 @@ pub(super) fn gather(run: &Run<'_>, name: &SessionName, card: &TaskCard) -> Resu
     let verification = verify::report_of(run.config, (run.project.root(), card), row);
     let sources = Sources {
         project: run.project,
+        workspace: &run.workspace_root(),
         config: run.config,
         handoff: row.handoff.as_deref(),
         evidence: row.evidence.as_deref().filter(|_| name.work == Work::Review),
@@ -95,7 +97,7 @@ pub(super) fn packet_row(row: &Row) -> String {
     serde_json::to_string_pretty(&shown).unwrap_or_default()
 }
 
-fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
+fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) -> RunRecord {
     RunRecord {
         schema: RECORD_SCHEMA,
         run_id: held.name.run_id(),
@@ -126,6 +128,7 @@ fn record(run: &Run<'_>, held: &Held, command: &Command) -> RunRecord {
         failed_stage: None,
         teardown: Teardown::not_attempted(),
         temporary: None,
+        workspace: Some(granted.record(run)),
         result: None,
         commit: None,
         commit_error: None,

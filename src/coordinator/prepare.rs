@@ -15,6 +15,7 @@ use crate::prompt::{ContextFault, Prompt, PromptFault};
 use crate::tracker::proof::Token;
 
 use super::failure::Failure;
+use super::site::workspace_root;
 
 /// What the command line learned from the process it runs in.
 #[derive(Debug, Clone)]
@@ -81,11 +82,18 @@ impl Command {
 }
 
 /// Makes the command for a session.
-pub fn command(project: &Project, config: &Config, host: &Host, name: &SessionName) -> Result<Command, Failure> {
+///
+/// `workspace` is the folder the session will work in: `{root}`, and where a relative program is looked for.
+pub fn command(
+    (project, workspace): (&Project, &Path),
+    config: &Config,
+    host: &Host,
+    name: &SessionName,
+) -> Result<Command, Failure> {
     let folder = project.session(&name.agent, name.number);
     let prompt = folder.join("prompt.md");
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let (root, prompt_file, session_dir) = (text(project.root()), text(&prompt), text(&folder));
+    let (root, prompt_file, session_dir) = (text(workspace), text(&prompt), text(&folder));
     let values = Placeholders {
         root: &root,
         task: name.task.as_str(),
@@ -97,7 +105,7 @@ pub fn command(project: &Project, config: &Config, host: &Host, name: &SessionNa
     };
     let agent = config.agent_of(&name.role)?;
     let argv = expand(&agent.argv, &values)?;
-    let program = find_executable(&argv[0], project.root(), host.variable("PATH"))?;
+    let program = find_executable(&argv[0], workspace, host.variable("PATH"))?;
     Ok(Command { argv, program, agent })
 }
 
@@ -108,24 +116,17 @@ pub fn environment(
     token: &Token,
     temporary: &Path,
 ) -> BTreeMap<OsString, OsString> {
-    let mut inherited = host.environment.clone();
-    // No hidden prompt can hang a session: git asks nothing, opens no editor, and ssh opens no dialog.
-    inherited.remove(OsStr::new("SSH_ASKPASS"));
-    // A run started from a git hook or alias must not lead the agent's git to another repository or index.
-    for key in REDIRECTS {
-        inherited.remove(OsStr::new(key));
-    }
-    for (key, value) in [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true")] {
-        inherited.insert(key.into(), value.into());
-    }
-    let mut environment = config.environment.apply(&name.role, &command.agent.needs(host.is_root), inherited);
+    let workspace = workspace_root(project, config.workspace.mode);
+    let needs = command.agent.needs(host.is_root);
+    let mut environment = config.environment.apply(&name.role, &needs, inherited(host));
+    confine(&mut environment, (project, &workspace));
     let prompt = project.session(&name.agent, name.number).join("prompt.md");
     let shared: [(&str, &OsStr); 6] = [
         ("TASK_ID", name.task.as_str().as_ref()),
         ("ROLE", name.role.as_str().as_ref()),
         ("AGENT_ID", name.agent.as_str().as_ref()),
         ("ACTION", action(name.work).as_ref()),
-        ("PROJECT_ROOT", project.root().as_os_str()),
+        ("PROJECT_ROOT", workspace.as_os_str()),
         ("PROMPT_FILE", prompt.as_os_str()),
     ];
     for (key, value) in shared {
@@ -137,6 +138,40 @@ pub fn environment(
     environment.insert("RUNNER_TOKEN".into(), token.text().into());
     environment.insert("TMPDIR".into(), temporary.into());
     environment
+}
+
+/// The environment of a command that sets a fresh work tree up.
+pub(super) fn set_up_environment(
+    (project, config, host): (&Project, &Config, &Host),
+    workspace: &Path,
+) -> BTreeMap<OsString, OsString> {
+    let mut environment = config.environment.apply_general(inherited(host));
+    confine(&mut environment, (project, workspace));
+    environment.insert("RUNNER_PROJECT_ROOT".into(), workspace.into());
+    environment.insert("RUNNER_STATE_ROOT".into(), project.root().into());
+    environment
+}
+
+/// The coordinator's environment without what could mislead or hang a program.
+fn inherited(host: &Host) -> BTreeMap<OsString, OsString> {
+    let mut inherited = host.environment.clone();
+    // No hidden prompt can hang a session: git asks nothing, opens no editor, and ssh opens no dialog.
+    inherited.remove(OsStr::new("SSH_ASKPASS"));
+    // A run started from a git hook or alias must not lead the agent's git to another repository or index.
+    for key in REDIRECTS {
+        inherited.remove(OsStr::new(key));
+    }
+    for (key, value) in [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true")] {
+        inherited.insert(key.into(), value.into());
+    }
+    inherited
+}
+
+/// Keeps git from looking for a repository above a work tree: without its own `.git` that would be the root's.
+fn confine(environment: &mut BTreeMap<OsString, OsString>, (project, workspace): (&Project, &Path)) {
+    if workspace != project.root() {
+        environment.insert("GIT_CEILING_DIRECTORIES".into(), project.trees().into());
+    }
 }
 
 /// A fresh agent id.

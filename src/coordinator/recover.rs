@@ -20,7 +20,9 @@ use super::checkpoint::{self, Checkpoint};
 use super::failure::Failure;
 use super::memo::Memo;
 use super::records::{self, End};
-use super::{ground, settle, start, verify};
+use super::{ground, settle, site, start, tree_look, tree_recovery, verify};
+use crate::config::Mode;
+use crate::workspace::lease::Contamination;
 
 /// What putting in order came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,16 @@ struct Interrupted {
     card: TaskCard,
     row: Row,
     memo: Option<Memo>,
+    /// Why what it says it has done does not count.
+    void: Option<String>,
+}
+
+impl Interrupted {
+    /// The claim of its session, as it was when that began.
+    fn claim(&self) -> Option<&Claim> {
+        let noted = self.memo.as_ref().and_then(|memo| memo.row.claim.as_ref());
+        noted.or(self.row.claim.as_ref())
+    }
 }
 
 /// Puts everything in order that an interrupted run left.
@@ -53,29 +65,43 @@ pub(super) fn put_in_order(run: &mut Run<'_>) -> Result<Order, Failure> {
         Memo::remove(run.project)?;
         return Ok(Order::Fine);
     }
-    let (left, shares) = attribute(run, &mut tasks)?;
+    let Attributed { left, shares, why } = attribute(run, &mut tasks)?;
     if !left.is_empty() {
         let task = tasks[0].card.id.clone();
         return Err(Failure::Unattributable { task, files: left.iter().map(ToString::to_string).collect() });
     }
     for (task, paths) in tasks.into_iter().zip(shares) {
-        if settle_interrupted(run, &task, paths, None)? == Order::CommitFailed {
+        if settle_interrupted(run, &task, paths, task.void.as_deref())? == Order::CommitFailed {
             return Ok(Order::CommitFailed);
         }
     }
+    tree_recovery::put_aside(run, why)?;
     Ok(Order::Fine)
+}
+
+/// Whose the changes are that interrupted sessions left.
+struct Attributed {
+    /// What nobody can tell.
+    left: Vec<RelPath>,
+    /// Each task's share.
+    shares: Vec<Vec<RelPath>>,
+    /// Why the sessions' work tree cannot be used again.
+    why: Option<Contamination>,
 }
 
 /// Ends what is left of the interrupted sessions, reads each task's row as its session's secret explains it, and tells whose the
 /// changes are: first what nobody can tell, then each task's share.
-fn attribute(run: &mut Run<'_>, tasks: &mut [Interrupted]) -> Result<(Vec<RelPath>, Vec<Vec<RelPath>>), Failure> {
+fn attribute(run: &mut Run<'_>, tasks: &mut [Interrupted]) -> Result<Attributed, Failure> {
     for task in tasks.iter() {
         end_leftovers(run, task);
     }
     start::ensure_converted(run)?;
     let snapshot = ground::look(run)?;
     let mut left = ground::dirty(run, &snapshot)?;
-    let shares: Vec<Vec<RelPath>> = tasks.iter().map(|task| share_of(task, &mut left)).collect();
+    let (shares, why) = match run.config.workspace.mode {
+        Mode::InPlace => (tasks.iter().map(|task| share_of(task, &mut left)).collect(), None),
+        Mode::Worktree => shares_of_tree(run, tasks)?,
+    };
     let locked = run.desk.lock()?;
     for task in tasks.iter_mut() {
         let Some(memo) = &task.memo else { continue };
@@ -88,7 +114,23 @@ fn attribute(run: &mut Run<'_>, tasks: &mut [Interrupted]) -> Result<(Vec<RelPat
     }
     left.sort();
     left.dedup();
-    Ok((left, shares))
+    Ok(Attributed { left, shares, why })
+}
+
+/// What each task has in the work tree; the one that was claimed last worked there.
+fn shares_of_tree(
+    run: &mut Run<'_>,
+    tasks: &mut [Interrupted],
+) -> Result<(Vec<Vec<RelPath>>, Option<Contamination>), Failure> {
+    let (mut shares, mut why) = (vec![Vec::new(); tasks.len()], None);
+    let last = tasks.iter().position(|task| task.memo.is_some()).unwrap_or_default();
+    if let Some(task) = tasks.get_mut(last) {
+        let claim = task.claim().cloned();
+        let left = tree_recovery::leftover(run, &task.card, claim.as_ref())?;
+        shares[last] = left.in_scope;
+        (task.void, why) = (left.void, left.why);
+    }
+    Ok((shares, why))
 }
 
 /// Rows whose session cannot be live, because the run lock is ours: claims of a coordinator, tasks in progress that the original
@@ -107,15 +149,19 @@ fn interrupted(run: &Run<'_>) -> Result<Vec<Interrupted>, Failure> {
     let tasks = run.plan.tasks().iter().map(|card| (card, run.board.row(&card.id)));
     let found = tasks.filter_map(|(card, row)| {
         let memo = noted(&card.id, row);
-        (memo.is_some() || is_interrupted(row)).then(|| Interrupted { card: card.clone(), row: row.clone(), memo })
+        (memo.is_some() || is_interrupted(row)).then(|| Interrupted {
+            card: card.clone(),
+            row: row.clone(),
+            memo,
+            void: None,
+        })
     });
     Ok(found.collect())
 }
 
 /// Ends processes of the interrupted session that are still there: those that hold its very secret.
 fn end_leftovers(run: &Run<'_>, task: &Interrupted) {
-    let noted = task.memo.as_ref().and_then(|memo| memo.row.claim.as_ref());
-    let Some(claim) = noted.or(task.row.claim.as_ref()) else { return };
+    let Some(claim) = task.claim() else { return };
     let (Some(token_hash), Some(boot_id)) = (&claim.token_hash, &claim.boot_id) else { return };
     let swept = sweep(&Leftovers { token_hash, boot_id });
     if !swept.ended.is_empty() {
@@ -149,6 +195,7 @@ fn settle_interrupted(
         (Some(Claim { agent, .. }), _) | (None, Some(agent)) => agent.clone(),
         (None, None) => return Ok(Order::Fine),
     };
+    tree_look::collect(run, &agent)?;
     let work = task.row.claim.as_ref().map_or(Work::Claim, |claim| claim.work);
     let is_due = verify::is_due(run.config, &task.card, &task.row);
     let mut batch = Batch::default();
@@ -231,6 +278,10 @@ pub struct Aside {
     pub lines: Vec<String>,
     /// Where the files lie now; none if nothing was moved.
     pub folder: Option<std::path::PathBuf>,
+    /// The patch of the same changes, if there is one, and what it does not hold.
+    pub patch: Option<String>,
+    /// Work trees that are kept for a person.
+    pub trees: Vec<std::path::PathBuf>,
 }
 
 /// Lists everything outside `state/` that differs from HEAD and, if `act`, moves it into a folder below `state/runs/`.
@@ -240,12 +291,14 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         start::Opened::Ours(lock, run) => (lock, run),
     };
     let mut tasks = interrupted(&run)?;
-    let (paths, shares) = attribute(&mut run, &mut tasks)?;
+    let Attributed { left: paths, shares, why } = attribute(&mut run, &mut tasks)?;
     if !act || paths.is_empty() {
-        return Ok(Aside { lines: paths.iter().map(ToString::to_string).collect(), folder: None });
+        let lines = paths.iter().map(ToString::to_string).collect();
+        return Ok(Aside { lines, folder: None, patch: None, trees: site::kept_trees(run.project)? });
     }
     let folder = run.project.root().join("state/runs/recovered").join(run.clock.stamp().replace(':', ""));
-    let lines = super::aside::move_out(&mut run, &paths, &folder)?;
+    let moved = super::aside::move_out(&mut run, &paths, &folder)?;
+    let lines = moved.lines;
     let reason = format!("`runner recover` set changes aside that this session may have made: {}", lines.join(", "));
     for (task, share) in tasks.into_iter().zip(shares) {
         // A row that was set aside itself claims nothing any more.
@@ -255,5 +308,6 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         }
         settle_interrupted(&mut run, &task, share, Some(&reason))?;
     }
-    Ok(Aside { lines, folder: Some(folder) })
+    tree_recovery::put_aside(&mut run, why)?;
+    Ok(Aside { lines, folder: Some(folder), patch: moved.patch, trees: site::kept_trees(run.project)? })
 }

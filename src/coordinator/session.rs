@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::evidence::{RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
-use crate::observe::{Event, SessionName};
+use crate::observe::{Event, SessionName, usage};
 use crate::plan::Work;
 use crate::prompt::PromptFault;
 use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Stream, Watched};
@@ -20,11 +20,12 @@ use super::checkpoint::{self, Checkpoint};
 use super::claim::{self, Held};
 use super::failure::Failure;
 use super::ground::{self, Ground};
+use super::leasing::{self, Granted};
 use super::opening::{self, Opening, WrittenPrompt};
 use super::prepare::{self, Command};
 use super::reading::{self, Listener};
 use super::settle::{self, Settlement};
-use super::{Run, aside, memo, records, verify};
+use super::{Run, aside, memo, records, tree_look, verify};
 use crate::config::{Config, OnViolation, Output};
 use crate::workspace::{Area, Guarded, GuardedPath};
 
@@ -98,13 +99,16 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let name = SessionName {
         agent: prepare::fresh_agent(&item.role)?,
         number: 1,
+        parent: None,
         task: card.id.clone(),
         title: card.title.clone(),
         role: item.role.clone(),
         work: item.work,
     };
-    let command = prepare::command(run.project, run.config, run.host, &name)?;
+    let granted = leasing::acquire(run)?;
+    let command = prepare::command((run.project, &run.workspace_root()), run.config, run.host, &name)?;
     let temporary = fs::temporary_folder(records::outside(run))?;
+    let guarded = if granted.is_fresh { run.guard.take()? } else { guarded };
     let ground = ground::check(run, guarded)?;
     let gathered = opening::gather(run, &name, &card);
     if let Err(fault @ PromptFault::Configuration(_)) = gathered {
@@ -113,7 +117,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let baseline = verify::find_baseline(run, (&name, &card), &ground)?;
     let commit = ground.head.as_ref().map(|head| head.commit.to_string());
     let (held, opening) = claim::take(run, (name, card, commit), |run, held| {
-        Opening::of(run, held, (&command, gathered, temporary.path()))
+        Opening::of(run, held, (&command, &granted, gathered, temporary.path()))
     })?;
     if run.tally.launched == 0 {
         let (tasks, done) = progress(run);
@@ -135,7 +139,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
             Over::NoPrompt(fault)
         }
     };
-    conclude(run, held, &ground, (over, folder, record))
+    conclude(run, held, (&ground, granted), (over, folder, record))
 }
 
 /// How many tasks the chosen part has and how many are done.
@@ -188,6 +192,7 @@ fn execute(
         listener: Listener::new(command),
     };
     crate::fault::point("session:launch");
+    (run.observe)(&Event::AttemptStarted { session: held.name.clone(), attempt: 1 });
     let result = session::run(&launch, &mut watch, run.signals);
     crate::fault::point("session:over");
     records::destroyed(&mut record.teardown, &result);
@@ -240,11 +245,12 @@ impl Watched for RowWatch<'_> {
 fn conclude(
     run: &mut Run<'_>,
     held: Held,
-    ground: &Ground,
+    (ground, granted): (&Ground, Granted),
     (over, folder, mut record): (Over, PathBuf, RunRecord),
 ) -> Result<Settled, Failure> {
     let store = run.desk.store().clone();
     let displaced = reopen(run, &folder)?;
+    tree_look::collect(run, &held.name.agent)?;
     let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
     let mut aftermath = aftermath::examine(run, &locked, &held, (ground, &folder))?;
     aftermath.tampering.extend(displaced);
@@ -271,6 +277,9 @@ fn conclude(
     let pages = settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
     verified.committed(run, ground, committed.commit.as_ref())?;
+    record.commit_error.clone_from(&committed.error);
+    leasing::give_back(run, granted, aftermath.for_lease(run, record.execution.as_ref()), &mut record);
+    kept.append(&mut record.kept);
     let mut written: BTreeSet<String> = settlement.paths().map(str::to_owned).collect();
     written.extend(pages.into_iter().map(str::to_owned));
     written.insert(own_path);
@@ -313,9 +322,10 @@ fn clear_tree(
     (aftermath, is_review): (&Aftermath, bool),
     (folder, kept): (&Path, &mut Vec<String>),
 ) -> Option<String> {
-    let reason = aftermath.no_commit_reason()?;
-    let may_move = run.config.on_violation == OnViolation::SetAside || (is_review && !aftermath.head_moved);
-    if !may_move || run.git.is_none() || aftermath.in_submodule {
+    // A contaminated work tree is kept as a whole, and nothing of it is in the next session's way.
+    let reason = aftermath.no_commit_reason().filter(|_| !run.has_worktrees())?;
+    let moves = run.config.on_violation == OnViolation::SetAside || (is_review && !aftermath.head_moved);
+    if !moves || run.git.is_none() || aftermath.in_submodule {
         return Some(reason);
     }
     let displaced = aftermath.displaced();
@@ -323,8 +333,8 @@ fn clear_tree(
         return None;
     }
     match aside::move_out(run, &displaced, &folder.join("kept")) {
-        Ok(moved) => {
-            kept.extend(moved);
+        Ok(done) => {
+            kept.extend(done.into_lines());
             None
         }
         // The session is settled all the same: a claim that stays would have to be recovered.
@@ -335,7 +345,8 @@ fn clear_tree(
 /// Removes the lock that the session's own git left on the index when it was ended with the rest, and says so.
 fn clear_left_lock(run: &Run<'_>, over: &Over) -> Result<Vec<String>, Failure> {
     let (Some(git), Over::Ran(result)) = (&run.git, over) else { return Ok(Vec::new()) };
-    if !result.survivors.is_empty() {
+    // A lock on the root's index is a person's while sessions work elsewhere.
+    if !result.survivors.is_empty() || run.site.tree.is_some() {
         return Ok(Vec::new());
     }
     let cleared = git.clear_own_locks(&memo::path(run.project))?;
@@ -345,7 +356,8 @@ fn clear_left_lock(run: &Run<'_>, over: &Over) -> Result<Vec<String>, Failure> {
 
 /// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.
 pub(super) fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
-    let Some(git) = &mut run.git else { return Ok(()) };
+    // What is staged in the root while sessions work elsewhere is a person's.
+    let Some(git) = run.git.as_mut().filter(|_| run.site.tree.is_none()) else { return Ok(()) };
     let staged = git.staged()?;
     if !staged.is_empty() {
         // A lock file that the session left is named when the commit meets it.
@@ -414,13 +426,14 @@ fn finish(
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let good = matches!(verdict, Verdict::Stands(_)) && record.teardown.failed_stage(None).is_none();
     let outcome = settlement.outcome.clone();
-    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms });
+    let spent = usage::spent(&record);
+    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms, spent });
     for finding in aftermath.findings.iter().chain(&record.teardown.faults) {
         (run.observe)(&Event::Warning { text: finding.clone() });
     }
     if settlement.row.external_wait {
-        let reason = settlement.row.reason.clone().unwrap_or_default();
-        (run.observe)(&Event::WaitsForPerson { task: session.task.clone(), reason });
+        let reason = settlement.row.reason.as_deref().unwrap_or_default();
+        (run.observe)(&Event::waits_for_person(session.task.clone(), reason));
     }
     run.tally.commit_error.clone_from(&committed.error);
     if let Some(commit) = &committed.commit {

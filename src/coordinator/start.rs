@@ -21,6 +21,7 @@ use super::failure::Failure;
 use super::holder::{self, RunLock, Taken};
 use super::prepare::Host;
 use super::program::GitProgram;
+use super::site::{self, Site};
 use super::{Run, Tally, memo, records, summary, verify};
 
 /// What a run is asked for.
@@ -86,6 +87,7 @@ pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, F
         }
         git.check(opening.clock.now())?;
         check_ignored(project, git, &opening.config_path)?;
+        site::check_shares(&config.workspace.share, git)?;
     }
     let (plan, board) = settled_state(project, &desk, plan)?;
     let run = Run {
@@ -98,6 +100,7 @@ pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, F
         observe: opening.observe,
         snapshotter: snapshotter(project, config, git.as_ref()),
         guard: Guard::new(project),
+        site: Site::new(config.workspace.mode),
         redactor: records::redactor(config, opening.host),
         baselines: verify::Baselines::default(),
         desk,
@@ -135,12 +138,17 @@ pub(super) fn open_git(opening: &Opening<'_>) -> Result<Option<Repository>, Fail
     if !opening.config.git_commits {
         return Ok(None);
     }
-    let surroundings = Surroundings {
-        env: opening.host.environment.clone(),
-        program: Box::new(GitProgram { signals: opening.signals.clone() }),
-        run_hooks: opening.config.git_hooks == Hooks::Run,
-    };
+    let surroundings = surroundings(opening.host, opening.config, opening.signals);
     Ok(Some(Repository::open(opening.project, surroundings)?))
+}
+
+/// What git needs from outside.
+pub(super) fn surroundings(host: &Host, config: &Config, signals: &Signals) -> Surroundings {
+    Surroundings {
+        env: host.environment.clone(),
+        program: Box::new(GitProgram { signals: signals.clone() }),
+        run_hooks: config.git_hooks == Hooks::Run,
+    }
 }
 
 /// Looks at the work tree the way this configuration asks for.
@@ -149,6 +157,7 @@ pub(super) fn snapshotter(project: &Project, config: &Config, git: Option<&Repos
         root: project.root().to_owned(),
         exclude: config.exclude.clone(),
         watch: config.watch.clone(),
+        share: config.workspace.share.clone(),
         git: project.git().cloned().filter(|_| git.is_some()),
         excludes_file: git.and_then(Repository::excludes_file),
         file_mode: git.is_none_or(Repository::file_mode),

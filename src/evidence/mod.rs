@@ -9,6 +9,7 @@ mod retention;
 mod shapes;
 mod teardown;
 mod verification;
+mod workspace;
 
 use std::path::{Path, PathBuf};
 
@@ -28,12 +29,14 @@ pub use retention::{apply as apply_retention, session_folders};
 pub use teardown::{Attempt, FailedStage, Outcome, Teardown};
 pub use verification::{CommandRecord, Failed, VerificationRecord};
 
+pub use workspace::{WorkspaceMode, WorkspaceRecord};
+
 /// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`, 4 what the agent's output
-/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `verification`.
-pub const RECORD_SCHEMA: u32 = 5;
+/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`, 6 `verification`.
+pub const RECORD_SCHEMA: u32 = 6;
 
 /// Names and fixed words of a record: a secret that happens to be one of them must not make the record unreadable.
-const FIXED: [&str; 16] = [
+const FIXED: [&str; 17] = [
     "/run_id",
     "/agent",
     "/task",
@@ -47,6 +50,7 @@ const FIXED: [&str; 16] = [
     "/execution/ended",
     "/teardown/cleanup",
     "/teardown/destruction",
+    "/workspace/mode",
     "/dialect",
     "/agent_fault/kind",
     "/agent_fault/retry_at",
@@ -167,6 +171,9 @@ pub struct RunRecord {
     /// The session's own temporary folder, while it is there.
     #[serde(default)]
     pub temporary: Option<PathBuf>,
+    /// Where it worked; unknown in a record that is older than this field, and where the repository refused.
+    #[serde(default)]
+    pub workspace: Option<WorkspaceRecord>,
     /// What it came to.
     #[serde(default)]
     pub result: Option<Value>,

@@ -1,6 +1,6 @@
 //! How much of `state/runs` is kept: the oldest sessions go first, by count, age and size on disk.
 //!
-//! The choice is pure. Never follows a link, never touches what is no session's folder (`recovered/` is none), and never a
+//! The choice is pure. Never follows a link, never touches what is no session's folder (`recovered/` and `trees/` hold none), and never a
 //! session that the caller protects.
 
 use std::os::unix::fs::MetadataExt;
@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::config::Retention;
 use crate::fs::{self, FileError};
+use crate::project::TREES;
 
 /// One session's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,13 +73,15 @@ fn stored(runs: &Path, protected: &dyn Fn(&Path) -> bool) -> Result<Vec<Stored>,
     Ok(all)
 }
 
-/// Every session's folder below `runs`, `<agent>/<n>`, found without following links. `recovered/` holds none.
+/// Every session's folder below `runs`, `<agent>/<n>`, found without following links. `recovered/` and `trees/` hold none.
 pub fn session_folders(runs: &Path) -> Result<Vec<PathBuf>, FileError> {
     let is_session = |folder: &PathBuf| {
         folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.parse::<u32>().is_ok())
     };
     let mut all = Vec::new();
-    for agent in folders(runs)?.iter().filter(|agent| agent.file_name().is_some_and(|name| name != "recovered")) {
+    let holds_sessions =
+        |folder: &&PathBuf| folder.file_name().is_some_and(|name| name != "recovered" && name != TREES);
+    for agent in folders(runs)?.iter().filter(holds_sessions) {
         all.extend(folders(agent)?.into_iter().filter(is_session));
     }
     Ok(all)
@@ -193,8 +196,16 @@ mod tests {
     fn only_session_folders_are_removed_and_no_link_is_followed() {
         let base = tempfile::tempdir().unwrap();
         let runs = base.path().join("runs");
-        for file in ["a/1/run.json", "a/1/kept/x", "a/2/run.json", "b/1/run.json", "recovered/20260101/x", "a/notes/x"]
-        {
+        for file in [
+            "a/1/run.json",
+            "a/1/kept/x",
+            "a/2/run.json",
+            "b/1/run.json",
+            "recovered/20260101/x",
+            "a/notes/x",
+            "trees/1/run.json",
+            "trees/1.scope-violation/run.json",
+        ] {
             fs::replace_private(&runs.join(file), b"{}").unwrap();
         }
         fs::replace(&base.path().join("foreign/1/run.json"), b"{}").unwrap();
@@ -203,7 +214,15 @@ mod tests {
         let later = SystemTime::UNIX_EPOCH + DAY * 90_000;
         let gone = apply(&runs, &limits(9, 1, 1 << 30), later, &|folder| folder.ends_with("b/1")).unwrap();
         assert_eq!(gone, [runs.join("a/1"), runs.join("a/2")]);
-        for left in ["a/notes/x", "a/3", "b/1/run.json", "recovered/20260101/x", "link/1/run.json"] {
+        for left in [
+            "a/notes/x",
+            "a/3",
+            "b/1/run.json",
+            "recovered/20260101/x",
+            "link/1/run.json",
+            "trees/1/run.json",
+            "trees/1.scope-violation/run.json",
+        ] {
             assert!(runs.join(left).exists(), "{left}");
         }
         assert!(!runs.join("a/1").exists());

@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the door for files")]
 
 mod durable;
+pub mod swap;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -234,6 +235,18 @@ pub fn open_log(path: &Path) -> Result<File> {
         .map_err(|e| FileError::new("open", path, e))
 }
 
+/// Opens a file to add to its end, a new one readable by the user only (mode 0600). A FIFO without a reader is an error, never a
+/// wait (`open(2)`, `ENXIO`); once it is open, writing to it waits for its reader.
+pub fn open_to_append(path: &Path) -> Result<File> {
+    let fail = |e| FileError::new("open", path, e);
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).map_err(|e| fail(io::Error::other(e)))?;
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path).map_err(fail)?;
+    let set = rustix::fs::fcntl_getfl(&file).map_err(|e| fail(e.into()))?;
+    rustix::fs::fcntl_setfl(&file, set - rustix::fs::OFlags::NONBLOCK).map_err(|e| fail(e.into()))?;
+    Ok(file)
+}
+
 /// Whether a folder on the way from `top` to `path` is no folder: what lies behind a link is somewhere else.
 pub fn is_behind_link(path: &Path, top: &Path) -> bool {
     let above = path.ancestors().skip(1).take_while(|folder| *folder != top && folder.starts_with(top));
@@ -256,6 +269,27 @@ pub fn make_way(path: &Path, aside: &Path) -> Result<PathBuf> {
     sync_folder(aside)?;
     sync_folder(folder_of(path))?;
     Ok(free)
+}
+
+/// Moves a folder to `wanted`, or to that name with a number if it is taken; says where it lies now.
+pub fn move_folder(path: &Path, wanted: &Path) -> Result<PathBuf> {
+    let numbered = |number: u32| {
+        let mut name = wanted.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    let mut names = std::iter::once(wanted.to_owned()).chain((2..).map(numbered));
+    let free = names.find(|place| place.symlink_metadata().is_err()).unwrap_or_else(|| wanted.to_owned());
+    make_folder(folder_of(&free))?;
+    std::fs::rename(path, &free).map_err(|e| FileError::new("move aside", path, e))?;
+    sync_folder(folder_of(&free))?;
+    Ok(free)
+}
+
+/// Makes `path` a link to `target`, in a folder that is made if missing.
+pub fn make_link(path: &Path, target: &Path) -> Result<()> {
+    make_folder(folder_of(path))?;
+    std::os::unix::fs::symlink(target, path).map_err(|e| FileError::new("make the link", path, e))
 }
 
 /// Opens a new, empty file that only the user may read (mode 0600), to write and read at any place.

@@ -48,7 +48,6 @@ impl Section {
 
 /// A file under a heading with its path.
 pub(super) fn section(document: &Document) -> Section {
-    let name = named(document.kind, &document.path);
     let title = match document.kind {
         Kind::Context => "Context file",
         Kind::Input => "Input",
@@ -57,7 +56,14 @@ pub(super) fn section(document: &Document) -> Section {
     };
     let end = if document.text.ends_with('\n') { "" } else { "\n" };
     let text = format!("\n## {title}: {}\n\n{}{end}", shown(&document.path), document.text);
-    Section::new(name, text)
+    Section::new(document.name(), text)
+}
+
+impl Document {
+    /// What it is called among the prompt's parts.
+    pub fn name(&self) -> String {
+        named(self.kind, &self.path)
+    }
 }
 
 fn absent(parts: &Parts) -> Section {

@@ -30,8 +30,8 @@ fn rules(assignment: &Assignment<'_>) -> String {
     };
     format!(
         "## Rules\n\n\
-         - The session is fresh. Everything you need is in this text and in the project's files; there is no earlier \
-         conversation to go back to.\n\
+         - The session is fresh. Everything you need is in this text and in the project's files; nothing else of an \
+         earlier session is left.\n\
          - The task is already yours. Work on no other one, and start no other agent.\n\
          - Read all of this text first: the context files, then the inputs, and last the task's card.\n\
          - {changes}\n\
@@ -132,7 +132,7 @@ mod tests {
 
         ## Rules
 
-        - The session is fresh. Everything you need is in this text and in the project's files; there is no earlier conversation to go back to.
+        - The session is fresh. Everything you need is in this text and in the project's files; nothing else of an earlier session is left.
         - The task is already yours. Work on no other one, and start no other agent.
         - Read all of this text first: the context files, then the inputs, and last the task's card.
         - Change only files that match a glob of the card's `scope`. Any other change voids your work.

@@ -36,7 +36,7 @@ const MOST_BYTES: u64 = 16 << 20;
 /// A fault of a context file is a configuration fault; of an input, the handoff or the evidence, the task's. Files of the
 /// latter three kinds that are not there are no fault but named as absent.
 pub fn gather(sources: &Sources<'_>, assignment: &Assignment<'_>) -> Result<Parts, PromptFault> {
-    let mut reader = Reader::new(sources.project);
+    let mut reader = Reader::new(sources.project, sources.workspace);
     reader.context(sources.config, assignment.role).map_err(PromptFault::Configuration)?;
     let evidence = [sources.evidence, sources.verification].into_iter().flatten();
     let evidence = evidence.filter(|_| assignment.work == Work::Review);
@@ -57,7 +57,7 @@ pub fn check_context<'a>(
     roles: impl Iterator<Item = &'a Role>,
 ) -> Result<(), PromptFault> {
     for role in roles.collect::<BTreeSet<_>>() {
-        let mut reader = Reader::new(project);
+        let mut reader = Reader::new(project, project.root());
         reader.context(config, role).map_err(PromptFault::Configuration)?;
         let sizes: Vec<PartSize> =
             reader.parts.documents.iter().map(|document| assemble::section(document).size()).collect();
@@ -71,6 +71,8 @@ pub fn check_context<'a>(
 /// Collects parts, each file once under the first path it is asked for by.
 struct Reader<'a> {
     root: &'a Path,
+    /// Where everything but state and plan is read.
+    workspace: &'a Path,
     /// Places no agent should be shown: the machine's configuration, git's own folders, the coordinator's.
     private: Vec<PathBuf>,
     seen: HashSet<PathBuf>,
@@ -78,12 +80,13 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(project: &'a Project) -> Self {
+    fn new(project: &'a Project, workspace: &'a Path) -> Self {
         let root = project.root();
         let git = project.git().into_iter().flat_map(|git| [git.own.clone(), git.common.clone()]);
-        let private = git.chain([root.join(".git"), root.join("runner.local.json"), project.private()]);
+        let private =
+            git.chain([root.join(".git"), root.join("runner.local.json"), project.private(), workspace.join(".git")]);
         let private = private.map(|place| place.canonicalize().unwrap_or(place)).collect();
-        Self { root, private, seen: HashSet::new(), parts: Parts::default() }
+        Self { root, workspace, private, seen: HashSet::new(), parts: Parts::default() }
     }
 
     fn context(&mut self, config: &Config, role: &Role) -> Result<(), ContextFault> {
@@ -134,14 +137,17 @@ impl<'a> Reader<'a> {
             return Err(ContextFault::Outside { kind, path: owned() });
         }
         let unreadable = |source| ContextFault::Unreadable { kind, path: owned(), source };
-        let resolved = match self.root.join(path).canonicalize() {
+        // What belongs to the coordinator lies in the root, and may be newer there than what is committed.
+        let first = path.split('/').next().unwrap_or_default();
+        let base = if ["state", "planning"].contains(&first) { self.root } else { self.workspace };
+        let resolved = match base.join(path).canonicalize() {
             Ok(resolved) => resolved,
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(Look::Absent("does not exist"));
             }
             Err(e) => return Err(unreadable(e.into())),
         };
-        if !resolved.starts_with(self.root) {
+        if !resolved.starts_with(base) {
             return Err(ContextFault::Outside { kind, path: owned() });
         }
         if self.private.iter().any(|place| resolved.starts_with(place)) {
@@ -205,7 +211,8 @@ mod tests {
             let mut card = card();
             card.inputs = inputs.iter().map(ToString::to_string).collect();
             let (handoff, evidence) = (Some("state/handoffs/h.md"), Some("state/evidence/e.md"));
-            let sources = Sources { project: &project, config, handoff, evidence, verification: None };
+            let sources =
+                Sources { project: &project, workspace: project.root(), config, handoff, evidence, verification: None };
             let agent = agent();
             let assignment =
                 Assignment { agent: &agent, role: &card.role, card: &card, work, runner_bin: Path::new("/bin/runner") };

@@ -37,6 +37,8 @@ pub struct Assignment<'a> {
 pub struct Sources<'a> {
     /// The project.
     pub project: &'a Project,
+    /// The folder the session works in: everything but state and plan is read there.
+    pub workspace: &'a Path,
     /// The machine's configuration.
     pub config: &'a Config,
     /// The handoff the task's row names, from the root.
@@ -226,7 +228,7 @@ fn listed(parts: &[PartSize]) -> String {
 
 impl ContextFault {
     /// The fault of a prompt whose parts are too long together.
-    fn over_budget(mut parts: Vec<PartSize>, limit: usize) -> Self {
+    pub(crate) fn over_budget(mut parts: Vec<PartSize>, limit: usize) -> Self {
         let total = parts.iter().map(|part| part.characters).sum();
         // Stable: parts of one size keep the order of the prompt.
         parts.sort_by_key(|part| std::cmp::Reverse(part.characters));

@@ -32,7 +32,7 @@ impl Reporter {
 
     /// Shows one event.
     pub fn show(&self, event: &Event) {
-        if self.quiet {
+        if self.quiet || !is_shown(event) {
             return;
         }
         if matches!(event, Event::SessionEnded { .. })
@@ -76,6 +76,11 @@ fn record_of(session: &SessionName) -> String {
     format!("state/runs/{}/{}/", session.agent, session.number)
 }
 
+/// Whether an event is worth a line: that the first process of a session starts is told with the session.
+fn is_shown(event: &Event) -> bool {
+    !matches!(event, Event::AttemptStarted { attempt: 1, .. })
+}
+
 /// One event in words; `told` is what the last session came to.
 fn words(event: &Event, told: &str) -> String {
     match event {
@@ -92,7 +97,14 @@ fn words(event: &Event, told: &str) -> String {
         }
         Event::Verifying { command, is_baseline: false } => format!("    verifying: {command}"),
         Event::Verifying { command, is_baseline: true } => format!("\n    verifying what was there before: {command}"),
-        Event::SessionEnded { session, outcome, good, wall_ms } => {
+        Event::AttemptStarted { attempt, .. } => format!("    attempt {attempt}"),
+        Event::RetryDelayed { attempt, delay_ms, .. } => {
+            format!(
+                "    attempt {attempt} failed for a reason that passes; the next one in {} s",
+                delay_ms.div_ceil(1000)
+            )
+        }
+        Event::SessionEnded { session, outcome, good, wall_ms, .. } => {
             #[expect(clippy::cast_precision_loss, reason = "a session's milliseconds are far below 2^52")]
             let seconds = *wall_ms as f64 / 1000.0;
             match good {
@@ -113,11 +125,13 @@ fn words(event: &Event, told: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::Spent;
 
     fn session() -> SessionName {
         SessionName {
             agent: "auto-qa-000102030405".parse().unwrap(),
             number: 1,
+            parent: None,
             task: "S00-001".parse().unwrap(),
             title: "Parse the dates".to_owned(),
             role: "qa".parse().unwrap(),
@@ -126,7 +140,8 @@ mod tests {
     }
 
     fn ended(outcome: &str, good: bool) -> Event {
-        Event::SessionEnded { session: session(), outcome: outcome.to_owned(), good, wall_ms: 1234 }
+        let outcome = outcome.to_owned();
+        Event::SessionEnded { session: session(), outcome, good, wall_ms: 1234, spent: Spent::default() }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The only writer to standard output and standard error.
 //!
 //! Standard output carries what a run or a verb came to, as JSON or one line; standard error what a person reads while it
-//! works. A reader that went away is no error. Imports events and outcomes only.
+//! works. A reader that went away is no error. Imports events, their sums and outcomes only.
 
 mod closing;
 mod live;
+mod stream;
+mod usage;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -13,11 +15,25 @@ use serde::Serialize;
 use serde_json::json;
 
 pub use live::Reporter;
+pub use stream::{EVENTS_SCHEMA, EventStream};
+
+use crate::observe::usage::Usage;
 
 /// Writes a value to standard output as indented JSON.
 pub fn json(value: &impl Serialize) {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     write(io::stdout().lock(), &text);
+}
+
+/// Writes a value to standard output as JSON on one line.
+pub fn json_line(value: &impl Serialize) {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    write(io::stdout().lock(), &text);
+}
+
+/// Writes to standard output what sessions used, as a table.
+pub fn usage(used: &Usage) {
+    line(&usage::words(used));
 }
 
 /// Writes one line to standard output.

@@ -56,6 +56,15 @@ impl Glob {
         Self(tokens)
     }
 
+    /// The characters every name begins with that matches.
+    pub(super) fn literal_beginning(&self) -> Vec<u32> {
+        let literal = |token: &Token| match token {
+            Token::Char(c) => Some(*c),
+            _ => None,
+        };
+        self.0.iter().map_while(literal).collect()
+    }
+
     /// Whether the whole name matches.
     pub fn matches(&self, name: &[u8]) -> bool {
         self.matches_characters(&characters(name))

@@ -35,6 +35,11 @@ impl Ground<'_> {
         rules.is_ignored(path, is_folder, level)
     }
 
+    /// Whether `path` is shared with others, and nothing in it is the session's.
+    pub(super) fn is_shared(&self, path: &[u8]) -> bool {
+        self.options.share.iter().any(|share| share.trim_end_matches('/').as_bytes() == path)
+    }
+
     /// Whether `watch` names `path`.
     pub(super) fn is_named(&self, path: &[u8]) -> bool {
         self.options.watch.iter().any(|watch| watch.trim_end_matches('/').as_bytes() == path)

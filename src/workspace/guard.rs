@@ -193,6 +193,8 @@ impl Guarded {
 pub struct Guard {
     root: PathBuf,
     git: Option<(PathBuf, PathBuf)>,
+    /// Whether the git folder that all work trees share is looked at.
+    with_common: bool,
     known: Guarded,
 }
 
@@ -200,7 +202,12 @@ impl Guard {
     /// Prepares to look; reads nothing yet.
     pub fn new(project: &Project) -> Self {
         let git = project.git().map(|git| (git.own.clone(), git.common.clone()));
-        Self { root: project.root().to_owned(), git, known: Guarded::default() }
+        Self { root: project.root().to_owned(), git, with_common: true, known: Guarded::default() }
+    }
+
+    /// As [`Guard::new`], for a linked work tree whose repository's shared folder another guard watches.
+    pub fn of_linked(tree: &Project) -> Self {
+        Self { with_common: false, ..Self::new(tree) }
     }
 
     /// Everything that is guarded, as it is now.
@@ -213,7 +220,9 @@ impl Guard {
             if own.canonicalize().ok().as_ref() != Some(common) {
                 look.area(Area::GitOwn, own, &IN_GIT_LINKED)?;
             }
-            look.area(Area::GitCommon, common, &IN_GIT_COMMON)?;
+            if self.with_common {
+                look.area(Area::GitCommon, common, &IN_GIT_COMMON)?;
+            }
         }
         let Look { mut entries, folders, .. } = look;
         entries.sort_by(|a, b| a.path.cmp(&b.path));

@@ -11,6 +11,7 @@ mod glob;
 mod ground;
 mod guard;
 mod ignore_rules;
+pub mod lease;
 mod links;
 mod put_back;
 mod scan;

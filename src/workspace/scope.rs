@@ -23,6 +23,15 @@ impl Scope {
         Self(Vec::new())
     }
 
+    /// Whether something at `path` or below it may be in scope, as far as the globs' beginnings tell.
+    pub fn may_reach(&self, path: &RelPath) -> bool {
+        let name = characters(path.as_bytes());
+        self.0.iter().any(|glob| {
+            let begins = glob.literal_beginning();
+            name.starts_with(&begins) || begins.starts_with(&name)
+        })
+    }
+
     /// Whether the session may change `path`. `state/`, `planning/`, anything named `.git`, `.runner.lock` and
     /// `runner.local.json` never are in scope, whatever a glob says.
     pub fn contains(&self, path: &RelPath) -> bool {

@@ -46,6 +46,8 @@ pub struct Options {
     pub exclude: Vec<String>,
     /// Paths from the root that are watched although git ignores them.
     pub watch: Vec<String>,
+    /// Paths from the root that belong to somebody else and are not looked at, whatever they are.
+    pub share: Vec<String>,
     /// The git folders; `None` leaves `.gitignore` files without effect.
     pub git: Option<GitPlaces>,
     /// The file that `core.excludesFile` names.

@@ -215,6 +215,9 @@ impl Worker<'_> {
             }
             path.truncate(prefix);
             path.extend_from_slice(name);
+            if self.ground.is_shared(&path) {
+                continue;
+            }
             if item.kind == Kind::Folder {
                 let tracked = self.ground.find(&path, here.tracked);
                 if let Some(below) = self.below(&Spot { path: &path, here: &here, tracked }) {

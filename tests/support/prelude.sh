@@ -70,9 +70,13 @@ message() {
     write "state/commit_messages/$RUNNER_AGENT_ID.txt" "$1"
 }
 
-# work: the small real outcome of a task, in its scope.
+# work: the small real outcome of a task, in its scope; one line more where an earlier session left it.
 work() {
-    write "src/$RUNNER_TASK_ID/out.txt" "work of $RUNNER_TASK_ID"
+    if test -e "src/$RUNNER_TASK_ID/out.txt"; then
+        printf 'more by %s\n' "$RUNNER_AGENT_ID" >>"src/$RUNNER_TASK_ID/out.txt"
+    else
+        write "src/$RUNNER_TASK_ID/out.txt" "work of $RUNNER_TASK_ID"
+    fi
 }
 
 # honest: what a good agent does.

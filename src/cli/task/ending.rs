@@ -1,6 +1,6 @@
 //! The verbs that end a session: `submit`, `approve`, `reject`, `escalate`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::commit::AgentMessage;
 use crate::coordinator::declared;
@@ -108,10 +108,13 @@ impl Bench<'_> {
             what: format!("the evidence {given} {why}; name a file below the project's root, or - for standard input"),
         };
         let from_here = host::start_folder()?.join(given);
-        let candidates = [from_here, self.project.root().join(given)];
-        let found =
-            candidates.iter().find_map(|path| path.canonicalize().ok()).ok_or_else(|| wrong("does not exist"))?;
-        let inside = found.strip_prefix(self.project.root()).map_err(|_| wrong("lies outside the project"))?;
+        // A session may work in a tree of its own, which lies inside the root: what it names there is named from that tree.
+        let workspace = self.environment("RUNNER_PROJECT_ROOT").and_then(|path| Path::new(&path).canonicalize().ok());
+        let tops: Vec<PathBuf> = workspace.into_iter().chain([self.project.root().to_owned()]).collect();
+        let mut candidates = std::iter::once(from_here).chain(tops.iter().map(|top| top.join(given)));
+        let found = candidates.find_map(|path| path.canonicalize().ok()).ok_or_else(|| wrong("does not exist"))?;
+        let inside = tops.iter().find_map(|top| found.strip_prefix(top).ok());
+        let inside = inside.ok_or_else(|| wrong("lies outside the project"))?;
         if !found.is_file() {
             return Err(wrong("is no regular file"));
         }

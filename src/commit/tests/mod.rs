@@ -2,6 +2,7 @@
 
 mod check;
 mod finish;
+mod land;
 mod prepare;
 mod program;
 mod reading;

@@ -20,6 +20,8 @@ use super::super::session::{reopen, unstage};
 pub(super) struct Before {
     snapshot: Snapshot,
     guarded: Guarded,
+    /// The same in a work tree of the session's own.
+    tree: Option<Guarded>,
     /// What the session changed, of which there are copies.
     own: BTreeSet<RelPath>,
     copies: PathBuf,
@@ -50,7 +52,8 @@ impl Before {
             }
         }
         let snapshot = run.snapshotter.take_again(&ground.snapshot)?;
-        Ok(Self { snapshot, guarded: run.guard.take()?, own: own.iter().cloned().collect(), copies })
+        let tree = run.site.tree.as_mut().map(|tree| tree.guard.take()).transpose()?;
+        Ok(Self { snapshot, guarded: run.guard.take()?, tree, own: own.iter().cloned().collect(), copies })
     }
 
     /// Puts everything back, and keeps what the commands made of it below `folder`.
@@ -62,6 +65,9 @@ impl Before {
         let found = run.guard.tampering_since(&self.guarded, &|path| refs.allow(path))?;
         made.faults.extend(found.iter().map(ToString::to_string));
         made.changed.extend(run.guard.put_back(&self.guarded, &found, &keep).iter().map(ToString::to_string));
+        if !self.put_back_own_tree(run, &keep, &mut made)? {
+            return Ok(made);
+        }
         unstage(run, &mut Teardown::not_attempted())?;
         let changes = run.snapshotter.changes_since(&self.snapshot)?;
         let paths = self.to_restore(&changes);
@@ -74,6 +80,20 @@ impl Before {
         made.faults.extend(left.changed.iter().map(|change| format!("{} could not be put back", change.path)));
         fs::remove_stubborn_folder(&self.copies)?;
         Ok(made)
+    }
+
+    /// Puts back what belongs to nobody in a work tree of the session's own; false if that is gone.
+    fn put_back_own_tree(&self, run: &mut Run<'_>, keep: &Path, made: &mut PutBack) -> Result<bool, Failure> {
+        let (Some(tree), Some(before)) = (&mut run.site.tree, &self.tree) else { return Ok(true) };
+        if tree.is_lost() {
+            made.faults.push("the session's own work tree is gone".to_owned());
+            return Ok(false);
+        }
+        let found = tree.guard.tampering_since(before, &|_| false)?;
+        made.faults.extend(found.iter().map(|tampering| format!("{tampering} in the session's work tree")));
+        made.changed
+            .extend(tree.guard.put_back(before, &found, &keep.join("work-tree")).iter().map(ToString::to_string));
+        Ok(true)
     }
 
     /// The paths that differ, less those that git neither has nor wants: nothing could bring them back.

@@ -1,0 +1,185 @@
+//! A session that is prepared and not yet run: its whole prompt, and the digests by which it can be compared with others. Pure.
+//!
+//! The history comes before the new prompt, is counted in its budget, and only then is anything hashed. Digests are SHA-256.
+//! That of the definition covers what a person wrote down to be done; that of the whole prompt every word of it, the
+//! history included; neither depends on a run id, nor on whether the conversation is to be captured.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use super::exchange::{Exchange, Message};
+use crate::ids::{AgentId, hex};
+use crate::prompt::{Assignment, ContextFault, Document, PartSize, Parts, Prompt, PromptFault};
+
+/// A SHA-256 digest; shown and written as 64 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The digest of one file of the prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InputDigest {
+    /// What it is, with its path, as in the sizes of the prompt's parts.
+    pub part: String,
+    /// Of its text as it stands in the prompt: with every line ending as LF.
+    pub digest: Digest,
+}
+
+/// What can be told about a prepared session without running it; a value of its own that outlives it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Details {
+    /// Of the card, the role and what is to be done.
+    pub definition: Digest,
+    /// Of each file that was read for the new prompt, in its order.
+    pub inputs: Vec<InputDigest>,
+    /// Of the whole prompt, agents of this conversation named by their place in it.
+    pub prompt: Digest,
+    /// The whole prompt's length in Unicode characters.
+    pub prompt_characters: usize,
+    /// Its parts, the history first; they add up.
+    pub prompt_parts: Vec<PartSize>,
+    /// The command, all placeholders replaced.
+    pub argv: Vec<String>,
+    /// The session whose conversation it goes on from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<String>,
+}
+
+/// What a session is made of.
+pub struct Draft<'a> {
+    /// Who is to do what.
+    pub assignment: &'a Assignment<'a>,
+    /// What was read for the new prompt.
+    pub parts: &'a Parts,
+    /// The new prompt.
+    pub new: Prompt,
+    /// The conversation to go on from.
+    pub continue_from: Option<&'a Exchange>,
+    /// The command, all placeholders replaced.
+    pub argv: Vec<String>,
+    /// How long the whole prompt may be, in Unicode characters.
+    pub max_chars: usize,
+}
+
+/// A session that can be run once. Dropping it leaves no trace.
+#[must_use = "a prepared session is run, or dropped on purpose"]
+pub struct Prepared {
+    details: Details,
+    prompt: Prompt,
+    /// Where the new words begin in the prompt's text.
+    new_from: usize,
+    source: Option<Exchange>,
+}
+
+/// Prepares a session. A whole prompt of more than `max_chars` characters is a fault of the task, which lists every part, the
+/// history among them; without the history it may fit.
+pub fn prepare(draft: Draft<'_>) -> Result<Prepared, PromptFault> {
+    let Draft { assignment, parts, new, continue_from, argv, max_chars } = draft;
+    let (prompt, new_from) = after_history(new, continue_from);
+    let prompt_characters = prompt.sizes.iter().map(|size| size.characters).sum();
+    if prompt_characters > max_chars {
+        return Err(PromptFault::Task(ContextFault::over_budget(prompt.sizes, max_chars)));
+    }
+    let details = Details {
+        definition: definition(assignment),
+        inputs: parts.documents.iter().map(input).collect(),
+        prompt: Digest::of(without_identities(&prompt.text, assignment.agent, continue_from).as_bytes()),
+        prompt_characters,
+        prompt_parts: prompt.sizes.clone(),
+        argv,
+        parent_run_id: continue_from.map(|source| source.run_id().to_owned()),
+    };
+    Ok(Prepared { details, prompt, new_from, source: continue_from.cloned() })
+}
+
+impl Prepared {
+    /// What can be told about it.
+    pub fn details(&self) -> &Details {
+        &self.details
+    }
+
+    /// The whole prompt.
+    pub fn prompt(&self) -> &Prompt {
+        &self.prompt
+    }
+
+    /// The conversation once its session has completed with this last message, word for word.
+    ///
+    /// A session that failed to operate has no last message: its preparation is dropped, and what it went on from stays.
+    pub fn into_exchange(self, run_id: &str, answer: &str) -> Exchange {
+        let asked = vec![Message::asked(&self.prompt.text[self.new_from..])];
+        match &self.source {
+            Some(source) => source.then(run_id, asked, answer),
+            None => Exchange::begin(run_id, asked, answer),
+        }
+    }
+}
+
+/// Shows sizes and digests, no content.
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").field("prompt", &self.details.prompt).finish_non_exhaustive()
+    }
+}
+
+/// The whole prompt, and where the new one begins in it.
+fn after_history(new: Prompt, source: Option<&Exchange>) -> (Prompt, usize) {
+    let Some(source) = source else { return (new, 0) };
+    let mut text = source.history();
+    let new_from = text.len();
+    let mut sizes = vec![PartSize { part: "history".to_owned(), characters: text.chars().count() }];
+    text.push_str(&new.text);
+    sizes.extend(new.sizes);
+    (Prompt { text, sizes }, new_from)
+}
+
+fn definition(assignment: &Assignment<'_>) -> Digest {
+    let card = assignment.card.to_json();
+    Digest::of(format!("{}\n{}\n{card}", assignment.role, assignment.work).as_bytes())
+}
+
+fn input(document: &Document) -> InputDigest {
+    InputDigest { part: document.name(), digest: Digest::of(document.text.as_bytes()) }
+}
+
+/// The prompt with its own agent and those of the sessions it goes on from named by their place, the newest first: their ids
+/// are drawn at random for each run.
+fn without_identities(text: &str, agent: &AgentId, source: Option<&Exchange>) -> String {
+    let earlier = source.into_iter().flat_map(Exchange::run_ids).filter_map(|run_id| Some(run_id.rsplit_once('.')?.0));
+    let drawn = earlier.filter(|agent| agent.parse::<AgentId>().is_ok_and(|agent| agent.is_automatic()));
+    let mut seen = BTreeSet::new();
+    let mut text = text.to_owned();
+    for (place, agent) in std::iter::once(agent.as_str()).chain(drawn).filter(|agent| seen.insert(*agent)).enumerate() {
+        text = text.replace(agent, &format!("{{agent-{place}}}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
