@@ -36,7 +36,7 @@ fn a_new_failure_sends_the_work_back_with_command_status_and_output() {
     let project = verified(&[NO_BAD]);
     project.agent_on(&[(
         "*/claim",
-        "cat >\"$NOTES/prompt-$RUNNER_AGENT_ID\"; if seen first; then honest; else write src/S00-001/out.txt bad; submit; fi",
+        "cat >\"$NOTES/prompt-$RUNNER_AGENT_ID\"; if seen first; then write src/S00-001/out.txt good; submit; else write src/S00-001/out.txt bad; submit; fi",
     )]);
     project.run(&[]).complete();
     assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"], "nobody reviewed what fails");
@@ -69,7 +69,7 @@ fn a_failure_stays_new_although_the_work_that_brought_it_was_kept() {
     let project = verified(&[NO_BAD]);
     project.agent_on(&[(
         "*/claim",
-        "if seen first; then if seen second; then honest; else write src/S00-001/more.txt x; submit; fi
+        "if seen first; then if seen second; then write src/S00-001/out.txt good; submit; else write src/S00-001/more.txt x; submit; fi
          else write src/S00-001/out.txt bad; submit; fi",
     )]);
     project.run(&[]).complete();
@@ -351,10 +351,13 @@ fn in_a_work_tree_of_its_own_the_work_is_verified_and_put_back_there() {
     );
     let project = verified(&[&deed]);
     project.config(&json!({"workspace": {"mode": "worktree"}}));
-    project.agent_on(&[("*/claim", "if seen first; then honest; else write src/S00-001/out.txt bad; submit; fi")]);
+    project.agent_on(&[(
+        "*/claim",
+        "if seen first; then write src/S00-001/out.txt good; submit; else write src/S00-001/out.txt bad; submit; fi",
+    )]);
     project.run(&[]).complete();
     assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
-    assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001");
+    assert_eq!(project.at_head("src/S00-001/out.txt"), "good");
     assert!(!project.git(&["ls-tree", "-r", "HEAD"]).contains("stray"));
     assert_says(&record(&project, 1)["verification"]["changed"].to_string(), &["README.md", "stray"]);
     project.assert_clean();
@@ -371,7 +374,10 @@ fn verification_that_always_fails_waits_for_a_person_like_any_other_rejection() 
 #[test]
 fn without_git_every_failure_counts_and_the_sessions_work_is_put_back() {
     let project = Project::builder().stage("S00", 1).config(json!({"verify": [sh(NO_BAD)]})).without_git().build();
-    project.agent_on(&[("*/claim", "if seen first; then honest; else write src/S00-001/out.txt bad; submit; fi")]);
+    project.agent_on(&[(
+        "*/claim",
+        "if seen first; then write src/S00-001/out.txt good; submit; else write src/S00-001/out.txt bad; submit; fi",
+    )]);
     project.run(&[]).complete();
     assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
 }
