@@ -95,7 +95,7 @@ fn an_agents_name_is_enough_to_start_it_and_its_figures_are_on_record() {
     assert_eq!(codex["final_message"], json!({"bytes": 9, "truncated": false}));
     assert_eq!((&claude["tokens"]["input"], &claude["tokens"]["reasoning"]), (&whole(44070), &unknown()));
     assert_eq!(claude["cost"], json!({"micro_dollars": 143_726, "known": true, "complete": true}));
-    assert_eq!(claude["schema"], 4);
+    assert!(claude["schema"].as_u64() >= Some(4), "from then on figures are on record: {claude}");
 }
 
 #[test]

@@ -76,6 +76,17 @@ fn a_guardian_that_its_agent_killed_leaves_its_tree_to_the_coordinator() {
 }
 
 #[test]
+fn a_guardian_that_its_agent_kills_at_once_had_started_it_all_the_same() {
+    let _alone = alone();
+    // Whether the guardian could still say that the agent runs is a race; what it comes to is none.
+    for round in 0..20 {
+        let sandbox = Sandbox::new();
+        let result = sandbox.run("kill -KILL $PPID\nexec sleep 600", IMPATIENT);
+        assert_eq!(result.ended, Ended::GuardianLost, "round {round}: {result:?}");
+    }
+}
+
+#[test]
 fn a_guardian_that_its_agent_stopped_goes_on_when_it_is_needed() {
     let _alone = alone();
     let mut sandbox = Sandbox::new();

@@ -6,12 +6,15 @@ use super::git::Repository;
 use super::refusal::GitError;
 use crate::relpath::RelPath;
 
+/// A larger file, in bytes, is in no patch: the whole patch is made in memory.
+const LARGEST: u64 = 16 << 20;
+
 /// Changes as a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
     /// The patch; empty if nothing of the changes can be held by one.
     pub bytes: Vec<u8>,
-    /// The paths that a patch cannot hold: special files, other repositories, empty folders, what git ignores.
+    /// The paths that a patch cannot hold: special files, other repositories, empty folders, what git ignores, what is too large.
     pub without: Vec<RelPath>,
 }
 
@@ -29,13 +32,16 @@ impl Repository {
             .ignore_submodules(true)
             .show_binary(true)
             .context_lines(3);
-        for path in paths {
+        let is_large =
+            |path: &&RelPath| path.under(&self.root).symlink_metadata().is_ok_and(|file| file.len() > LARGEST);
+        let fitting: Vec<&RelPath> = paths.iter().filter(|path| !is_large(path)).collect();
+        for path in &fitting {
             options.pathspec(path.as_bytes());
         }
         let tree = self.git.head().and_then(|head| head.peel_to_tree()).map_err(GitError::new(DOING))?;
         let mut bytes = Vec::new();
         let mut held: Vec<RelPath> = Vec::new();
-        if !paths.is_empty() {
+        if !fitting.is_empty() {
             let diff = self.git.diff_tree_to_workdir(Some(&tree), Some(&mut options)).map_err(GitError::new(DOING))?;
             let holds = |delta: &git2::DiffDelta<'_>| {
                 matches!(

@@ -33,7 +33,9 @@ impl Moved {
 /// Copies each changed path below `keep`, writes the changes as a patch beside them, and brings the tree back to HEAD there.
 pub(super) fn move_out(run: &mut Run<'_>, paths: &[RelPath], keep: &Path) -> Result<Moved, Failure> {
     let root = run.project.root().to_owned();
-    let patch = write_patch(run, paths, keep)?;
+    // The files say all that the patch would: that there is none is no reason to leave them where they are.
+    let patch = write_patch(run, paths, keep)
+        .unwrap_or_else(|failure| Some(format!("there is no patch of them: {}", failure.reason())));
     let keep = keep.join("tree");
     let mut lines = Vec::new();
     let mut folders: Vec<&RelPath> = Vec::new();

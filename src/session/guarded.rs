@@ -152,6 +152,8 @@ impl Guarded {
     fn take_over(&mut self) {
         self.dismiss();
         let tree = Tree::adopt(self.leader, self.exit, std::mem::take(&mut self.others));
+        // It can have been killed between the agent's start and its word of that.
+        self.news.extend((self.leader.is_none() && tree.has_orphans()).then_some(Input::Started));
         self.taken = Some(Direct::new(tree));
         self.news.push(Input::GuardianLost);
     }

@@ -146,7 +146,7 @@ impl Tree {
     }
 
     /// Whether some child of this process came from the tree; quick where there is nothing to find.
-    fn has_orphans(&self) -> bool {
+    pub(crate) fn has_orphans(&self) -> bool {
         process_table::children_of_this_process()
             .into_iter()
             .filter(|pid| *pid != self.leader.as_raw_pid())
