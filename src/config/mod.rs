@@ -9,6 +9,7 @@ mod environment;
 mod read;
 mod records;
 mod spending;
+mod verify;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub use command::{CommandError, Placeholders, expand, find_executable};
 pub use environment::{Environment, EnvironmentRules};
 pub use records::{Report, Retention};
 pub use spending::OnLimit;
+pub use verify::Verify;
 pub use workspace::{Mode, Workspace};
 
 /// A configuration that cannot be used.
@@ -129,6 +131,10 @@ pub struct Config {
     pub budget: Budgets,
     /// Where sessions work.
     pub workspace: Workspace,
+    /// The coordinator's own commands after a submit.
+    pub verify: Verify,
+    /// Whether reviews need another command than the work they judge.
+    pub reviewer_differs: bool,
     /// How much of `state/runs` is kept.
     pub retention: Retention,
     /// Where each session's final evidence is sent; nowhere if `None`.

@@ -14,6 +14,7 @@ use super::agent;
 use super::environment::{self, Environment};
 use super::records::{self, Retention};
 use super::spending;
+use super::verify::{self, Verify};
 use super::workspace::{self, Mode, Workspace};
 use super::{Config, ConfigError, Hooks, OnLimit, OnViolation, Output};
 use crate::agents::Dialect;
@@ -43,7 +44,7 @@ const COMBINED_BYTES: Whole = Whole("combined_bytes", 8_192..=1 << 30, 8 << 20);
 const EXCLUDE: [&str; 5] = ["node_modules", ".venv", "__pycache__", "dist", "coverage"];
 
 /// Keys of later versions.
-const LATER: [&str; 4] = ["follow_up_turns", "rework", "verify", "reviewer_differs"];
+const LATER: [&str; 2] = ["follow_up_turns", "rework"];
 
 pub(super) fn defaults() -> Config {
     Config {
@@ -77,6 +78,8 @@ pub(super) fn defaults() -> Config {
         on_limit: OnLimit::Stop,
         budget: Budgets::default(),
         workspace: Workspace::default(),
+        verify: Verify::default(),
+        reviewer_differs: false,
         retention: Retention::default(),
         report: None,
     }
@@ -134,6 +137,8 @@ fn config(fields: &mut Fields<'_>) -> Config {
         on_limit: spending::on_limit(fields),
         budget: fields.object("budget", spending::budgets).unwrap_or_default(),
         workspace: fields.object("workspace", workspace::read).unwrap_or_default(),
+        verify: verify::read(fields),
+        reviewer_differs: fields.boolean("reviewer_differs").unwrap_or(default.reviewer_differs),
         retention: fields.object("retention", records::retention).unwrap_or_default(),
         report: fields.object("report", records::report).flatten(),
     };
@@ -275,6 +280,7 @@ mod tests {
             "environment": {"set": {"A": ""}, "remove": ["B"], "pass": null, "by_role": {"qa": {"pass": ["PATH"]}}},
             "git_commits": false, "git_hooks": "run", "on_violation": "set_aside",
             "on_limit": "wait", "budget": {"run": {"tokens": 5}},
+            "verify": {"all": [["make"]], "by_role": {"qa": [["lint", "-x"]]}}, "reviewer_differs": true,
             "retention": {"runs": 9, "days": 8, "bytes": 7},
             "report": {"url": "https://host/x", "headers_from_env": {"X-Key": "HOST_KEY"}, "timeout_seconds": 1.5}
         }"#;
@@ -300,6 +306,8 @@ mod tests {
             (false, Hooks::Run, OnViolation::SetAside)
         );
         assert_eq!((config.on_limit != OnLimit::Stop, config.budget.run.tokens), (true, Some(5)));
+        assert_eq!(config.verify.of(&qa).map(|argv| argv.join(" ")).collect::<Vec<_>>(), ["make", "lint -x"]);
+        assert!(config.reviewer_differs);
         assert_eq!(config.retention, Retention { runs: 9, days: 8, bytes: 7 });
         let report = config.report.unwrap();
         assert_eq!((report.url.as_str(), report.timeout), ("https://host/x", Duration::from_millis(1500)));

@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::landing::{self, Work};
 use super::memo::path as memo_path;
 use super::settle::{self, Settlement};
+use super::verify;
 
 /// The version of the intent's fields.
 const SCHEMA: u32 = 1;
@@ -179,11 +180,14 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
         paths,
         at: intent.at,
     };
-    if let Some(work) = &intent.work {
-        return landing::land(run, &plan, (work, &intent.agent));
-    }
-    let prepared = git.prepare(&plan)?;
-    Ok(git.finish(&prepared)?)
+    let commit = if let Some(work) = &intent.work {
+        landing::land(run, &plan, (work, &intent.agent))?
+    } else {
+        let prepared = git.prepare(&plan)?;
+        git.finish(&prepared)?
+    };
+    verify::carry_over(run, &intent.parent, &commit)?;
+    Ok(commit)
 }
 
 /// Finishes the commit that an earlier run intended, if there is one.
@@ -207,6 +211,7 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
             paths.extend(intent.paths.iter().cloned());
             paths.extend(intent.work.iter().flat_map(Work::paths));
             let Prepared { commit, .. } = git.complete_index(head, &intent.parent, paths)?;
+            verify::carry_over(run, &intent.parent, &commit)?;
             landing::arrived(run)?;
             fs::remove(&path)?;
             let subject = intent.message.lines().next().unwrap_or_default().to_owned();

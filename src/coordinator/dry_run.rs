@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::opening::packet_row;
 use super::prepare::{self, Command};
 use super::start::{self, Opening};
-use super::{ground, site, summary};
+use super::{ground, site, summary, verify};
 use crate::config::Mode;
 
 /// How many sessions ahead a dry run looks.
@@ -36,6 +36,7 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
     let characters = prompt.text.chars().count();
     let command = command(opening, next).and_then(|command| {
         command.accept(prompt)?;
+        verify::check(opening.config, opening.host, (&plan, &board))?;
         Ok(command.argv)
     });
     let (argv, missing) = match command {
@@ -81,12 +82,14 @@ fn prompt(opening: &Opening<'_>, plan: &Plan, (board, next): (&Board, &Ready)) -
     let row = board.row(&next.id);
     let assignment =
         Assignment { agent: &agent, role: &next.role, card, work: next.work, runner_bin: &opening.host.binary };
+    let verification = verify::report_of(opening.config, (opening.project.root(), card), row);
     let sources = Sources {
         project: opening.project,
         workspace: opening.project.root(),
         config: opening.config,
         handoff: row.handoff.as_deref(),
         evidence: row.evidence.as_deref().filter(|_| next.work == crate::plan::Work::Review),
+        verification: verification.as_deref().filter(|_| next.work == crate::plan::Work::Review),
     };
     let max = opening.config.max_prompt_chars;
     let parts = prompt::gather(&sources, &assignment)?;

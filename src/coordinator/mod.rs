@@ -32,6 +32,7 @@ pub mod start;
 mod summary;
 mod tree_look;
 mod tree_recovery;
+mod verify;
 
 use jiff::Timestamp;
 
@@ -90,6 +91,7 @@ struct Run<'a> {
     guard: Guard,
     site: site::Site,
     redactor: Redactor,
+    baselines: verify::Baselines,
     tally: Tally,
     services: Services,
 }

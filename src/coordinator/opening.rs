@@ -14,7 +14,7 @@ use super::claim::Held;
 use super::failure::Failure;
 use super::leasing::Granted;
 use super::prepare::Command;
-use super::{Run, budget};
+use super::{Run, budget, verify};
 
 /// A session that has a folder and a record, and a prompt if one could be made.
 pub(super) struct Opening {
@@ -72,12 +72,14 @@ impl Opening {
 /// Reads all that the prompt is made of.
 pub(super) fn gather(run: &Run<'_>, name: &SessionName, card: &TaskCard) -> Result<Parts, PromptFault> {
     let row = run.board.row(&card.id);
+    let verification = verify::report_of(run.config, (run.project.root(), card), row);
     let sources = Sources {
         project: run.project,
         workspace: &run.workspace_root(),
         config: run.config,
         handoff: row.handoff.as_deref(),
         evidence: row.evidence.as_deref().filter(|_| name.work == Work::Review),
+        verification: verification.as_deref().filter(|_| name.work == Work::Review),
     };
     prompt::gather(&sources, &assignment(run, name, card))
 }
@@ -122,6 +124,7 @@ fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) 
         scope_violations: Vec::new(),
         tampering: Vec::new(),
         findings: Vec::new(),
+        verification: None,
         kept: Vec::new(),
         outcome: Outcome::Unknown,
         failed_stage: None,

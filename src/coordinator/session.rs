@@ -26,7 +26,7 @@ use super::opening::{self, Opening, WrittenPrompt};
 use super::prepare::{self, Command};
 use super::reading::{self, Listener};
 use super::settle::{self, Settlement};
-use super::{Run, aside, budget, limits, memo, records, tree_look};
+use super::{Run, aside, budget, limits, memo, records, tree_look, verify};
 use crate::config::{Config, OnViolation, Output};
 use crate::workspace::{Area, Guarded, GuardedPath};
 
@@ -115,6 +115,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     if let Err(fault @ PromptFault::Configuration(_)) = gathered {
         return Err(fault.into());
     }
+    let baseline = verify::find_baseline(run, (&name, &card), &ground)?;
     let commit = ground.head.as_ref().map(|head| head.commit.to_string());
     let (held, opening) = claim::take(run, (name, card, commit), |run, held| {
         Opening::of(run, held, (&command, &granted, gathered, temporary.path()))
@@ -127,6 +128,7 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     run.tally.last_session = Some(held.name.agent.clone());
     (run.observe)(&Event::SessionStarted { session: held.name.clone(), count: run.tally.launched });
     let Opening { folder, mut record, prompt } = opening;
+    record.verification = baseline;
     let over = match prompt {
         Ok(prompt) => {
             let result = execute(run, &held, (&command, prompt, temporary.path()), (&folder, &mut record));
@@ -199,7 +201,8 @@ fn execute(
     result
 }
 
-fn output_bounds(config: &Config) -> OutputBounds {
+/// How much of a program's output is kept.
+pub(super) fn output_bounds(config: &Config) -> OutputBounds {
     let Output { stdout, stderr, combined, ends_session } = config.output;
     let action = if ends_session { LimitAction::End } else { LimitAction::Keep };
     OutputBounds { stdout, stderr, combined, action }
@@ -255,20 +258,26 @@ fn conclude(
     let after = run.guard.last();
     aftermath.findings.extend(clear_left_lock(run, &over)?);
     unstage(run, &mut record.teardown)?;
-    let verdict = judge(run, &held, (&aftermath, &over, &folder), record.agent_fault.as_ref());
+    // Verification may take as long as a session, and people wait for the lock.
+    drop(locked);
+    let judged = judge(run, &held, (&aftermath, &over, &folder), record.agent_fault.as_ref());
+    let verified = verify::submitted(run, (&held, ground), (&aftermath, judged), (&folder, &mut record.verification))?;
+    let verdict = verified.verdict.clone();
+    let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
     if let Over::Ran(result) = &over {
         record.execution = Some((**result).clone());
     }
     let mut kept = aftermath.kept.clone();
     let is_review = held.name.work == Work::Review;
     let blocked_commit = clear_tree(run, (&aftermath, is_review), (&folder, &mut kept));
-    let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
+    let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?.with_text(verified.report.as_ref());
     let (checkpoint, intent) = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
     let own_path = row_path(&held.card.stage, &held.card.id);
     let session = settle::write(run, &locked, held, (&intent, &settlement))?;
     drop(locked);
     let pages = settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
+    verified.committed(run, ground, committed.commit.as_ref())?;
     record.commit_error.clone_from(&committed.error);
     leasing::give_back(run, granted, aftermath.for_lease(run, record.execution.as_ref()), &mut record);
     kept.append(&mut record.kept);
@@ -281,7 +290,7 @@ fn conclude(
 }
 
 /// Makes sure that the session's folder is one again; says what the session had put in the place of a folder above it.
-fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
+pub(super) fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
     let root = run.project.root();
     let above: Vec<&Path> = folder.ancestors().take_while(|above| *above != root).collect();
     let mut displaced = None;
@@ -347,7 +356,7 @@ fn clear_left_lock(run: &Run<'_>, over: &Over) -> Result<Vec<String>, Failure> {
 }
 
 /// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.
-fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
+pub(super) fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
     // What is staged in the root while sessions work elsewhere is a person's.
     let Some(git) = run.git.as_mut().filter(|_| run.site.tree.is_none()) else { return Ok(()) };
     let staged = git.staged()?;
@@ -369,7 +378,7 @@ fn judge(
         Over::Ran(result) => result,
         Over::NoPrompt(fault) => return Verdict::Escalate { reason: format!("the prompt could not be made: {fault}") },
     };
-    let tail = tails(run, folder);
+    let tail = tails(run, ["stdout.log", "stderr.log"].map(|name| folder.join(name)));
     let verdict = verdict::judge(Facts {
         agent: &held.name.agent,
         work: held.name.work,
@@ -385,9 +394,9 @@ fn judge(
 }
 
 /// The ends of both output streams without secrets, standard error last.
-fn tails(run: &Run<'_>, folder: &Path) -> String {
-    let parts = ["stdout.log", "stderr.log"].map(|name| {
-        let tail = session::tail(&folder.join(name), TAIL + LEAD);
+pub(super) fn tails(run: &Run<'_>, logs: [PathBuf; 2]) -> String {
+    let parts = logs.map(|log| {
+        let tail = session::tail(&log, TAIL + LEAD);
         last_bytes(&run.redactor.text(&tail), TAIL).to_owned()
     });
     parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")

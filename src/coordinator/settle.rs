@@ -216,6 +216,14 @@ impl Settlement {
         })
     }
 
+    /// The same with one more text to be written, if there is one: its path and content.
+    pub(super) fn with_text(mut self, text: Option<&(String, String)>) -> Self {
+        if let Some((path, text)) = text {
+            self.batch = std::mem::take(&mut self.batch).text(path, text);
+        }
+        self
+    }
+
     /// The files that are written with it.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         self.batch.paths()

@@ -8,6 +8,7 @@ mod redact;
 mod retention;
 mod shapes;
 mod teardown;
+mod verification;
 mod workspace;
 
 use std::path::{Path, PathBuf};
@@ -27,11 +28,14 @@ pub use post::{FailureKind, ReportOutcome, ReportTally, Reported, send};
 pub use redact::{REDACTED, Redactor};
 pub use retention::{apply as apply_retention, session_folders};
 pub use teardown::{Attempt, FailedStage, Outcome, Teardown};
+pub use verification::{CommandRecord, Failed, VerificationRecord};
+
 pub use workspace::{WorkspaceMode, WorkspaceRecord};
 
 /// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`, 4 what the agent's output
-/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`, `retry` and `spent_before`.
-pub const RECORD_SCHEMA: u32 = 5;
+/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`, `retry` and
+/// `spent_before`, 6 `verification`.
+pub const RECORD_SCHEMA: u32 = 6;
 
 /// Names and fixed words of a record: a secret that happens to be one of them must not make the record unreadable.
 const FIXED: [&str; 17] = [
@@ -166,6 +170,9 @@ pub struct RunRecord {
     /// What could not be read or was in no way expected in the tree.
     #[serde(default)]
     pub findings: Vec<String>,
+    /// What the coordinator's own commands said of its submit; nothing if none were run.
+    #[serde(default)]
+    pub verification: Option<VerificationRecord>,
     /// What was moved aside, and what could not be put back.
     #[serde(default)]
     pub kept: Vec<String>,

@@ -128,6 +128,13 @@ pub enum Event {
         /// What was done.
         what: String,
     },
+    /// A command of the coordinator's own is about to run in the workspace.
+    Verifying {
+        /// The command, on one line.
+        command: String,
+        /// Whether it is run before a session, to know what fails already.
+        is_baseline: bool,
+    },
     /// A session's task is claimed, and its process is about to start.
     SessionStarted {
         /// Which.
@@ -218,6 +225,7 @@ impl Event {
             | Self::Recovered { .. }
             | Self::Applied { .. }
             | Self::Waiting { .. }
+            | Self::Verifying { .. }
             | Self::Committed { .. }
             | Self::WaitsForPerson { .. }
             | Self::Warning { .. } => None,

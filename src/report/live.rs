@@ -117,6 +117,8 @@ fn words(event: &Event, told: &str) -> String {
             };
             format!("\n[{count}] {} {doing} {}: {}", session.role, session.task, session.title)
         }
+        Event::Verifying { command, is_baseline: false } => format!("    verifying: {command}"),
+        Event::Verifying { command, is_baseline: true } => format!("\n    verifying what was there before: {command}"),
         Event::AttemptStarted { attempt, .. } => format!("    attempt {attempt}"),
         Event::RetryDelayed { attempt, delay_ms, .. } => {
             format!(
@@ -174,7 +176,9 @@ mod tests {
             Event::Committed { commit: "0123456789abcdef".to_owned(), subject: "Accept the parser".to_owned() };
         let events = [
             Event::RunStarted { tasks: 1, done: 0 },
+            Event::Verifying { command: "cargo test".to_owned(), is_baseline: true },
             Event::SessionStarted { session: session(), count: 3 },
+            Event::Verifying { command: "cargo test".to_owned(), is_baseline: false },
             ended("approved, done", true),
             commit,
         ];
@@ -182,7 +186,10 @@ mod tests {
         insta::assert_snapshot!(shown, @r"
         1 task, 0 done
 
+            verifying what was there before: cargo test
+
         [3] qa reviews S00-001: Parse the dates
+            verifying: cargo test
             ok approved, done  (1.2 s)
             commit 0123456789  Accept the parser
         ");

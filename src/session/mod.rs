@@ -42,7 +42,7 @@ mod wait;
 pub use crate::agents::{StopSignal, Stream};
 pub use guardian::guardian;
 pub use identity::{ProcessIdentity, identity, is_alive, is_ancestor};
-pub use launch::{Launch, Limits, Watched, run};
+pub use launch::{Launch, Limits, Watched, run, run_alone};
 pub use output::{DrainStatus, LimitAction, OutputBounds, OutputRecord, StreamRecord};
 pub use pause::pause;
 pub use result::{Ended, ExecutionResult, Exit, Ladder, LeakedProcess, RESULT_SCHEMA, signal_name};

@@ -104,6 +104,29 @@ impl<'v> Fields<'v> {
         Some(texts)
     }
 
+    /// The list of commands under `key`.
+    pub fn commands(&mut self, key: &'static str) -> Option<Vec<Vec<String>>> {
+        let value = self.value(key)?;
+        self.commands_of(key, value)
+    }
+
+    /// The list of commands `value`, which stands under `key`: each a list of arguments, never a line for a shell.
+    pub fn commands_of(&mut self, key: &str, value: &Value) -> Option<Vec<Vec<String>>> {
+        let commands: Option<Vec<Vec<String>>> = value.as_array().and_then(|list| list.iter().map(texts_of).collect());
+        let has = |bad: fn(&String) -> bool| commands.iter().flatten().flatten().any(bad);
+        let problem = match &commands {
+            None => "must be a list of commands, each a list of texts, one for each argument (no shell line)",
+            Some(commands) if commands.iter().any(Vec::is_empty) => "holds an empty list; name the program",
+            Some(_) if has(String::is_empty) => "holds an empty argument; remove it",
+            Some(_) if has(|text| text.contains('\0')) => {
+                "holds a NUL character, which no program can be given; remove it"
+            }
+            Some(_) => return commands,
+        };
+        self.fault(key, problem);
+        None
+    }
+
     /// The name under `key`; a fault also if it is missing or malformed.
     pub fn required_name<T: FromStr<Err = BadName>>(&mut self, key: &'static str) -> Option<T> {
         self.require(key);

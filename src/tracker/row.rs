@@ -277,6 +277,11 @@ impl Row {
         self.status == Status::InProgress || (self.status == Status::Review && is_reviewed)
     }
 
+    /// Whether an executor's session has submitted and the coordinator has not yet taken that for good.
+    pub fn is_submit_unsettled(&self) -> bool {
+        self.status == Status::Review && self.claim.as_ref().is_some_and(|claim| claim.work == Work::Claim)
+    }
+
     /// Whether `agent`, sent to do `work`, has brought the task where its session ends.
     pub fn is_settled_by(&self, agent: &AgentId, work: Work) -> bool {
         match self.status {

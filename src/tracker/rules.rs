@@ -194,7 +194,9 @@ impl Change<'_> {
     }
 
     fn release(&self, next: &mut Row, note: String) -> Result<Done, Refusal> {
-        next.status = self.held_status("be released")?;
+        // What an executor submitted is in the coordinator's hand until its claim is gone.
+        let is_undone = self.who == Actor::Coordinator && self.row.is_submit_unsettled();
+        next.status = if is_undone { Status::Todo } else { self.held_status("be released")? };
         let claim = self.row.claim.as_ref();
         match (self.who, claim) {
             (Actor::Session(agent), _) if claim.is_none_or(|claim| !claim.is_manual() || claim.agent != *agent) => {

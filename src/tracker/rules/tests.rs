@@ -176,8 +176,11 @@ fn only_who_holds_a_task_escalates_it_or_the_coordinator_for_it() {
 #[test]
 fn a_coordinators_session_is_released_by_the_coordinator_alone() {
     let step = |_: &AgentId| Step::Release { note: "interrupted".to_owned() };
-    let expected =
-        [(Standing::InProgress, "coordinator", Status::Todo), (Standing::UnderReview, "coordinator", Status::Review)];
+    let expected = [
+        (Standing::InProgress, "coordinator", Status::Todo),
+        (Standing::Submitted, "coordinator", Status::Todo),
+        (Standing::UnderReview, "coordinator", Status::Review),
+    ];
     assert_eq!(allowed(step), expected);
 }
 
