@@ -4,7 +4,8 @@
 //! The modules in the order in which data flows through them; an arrow never points back:
 //!
 //! ```text
-//! ids relpath fs lock clock project tokens   names, paths, the file door, kernel locks, the clock, places, figures
+//! ids relpath fs lock clock project          names, paths, the file door, kernel locks, the clock, places
+//! tokens budget                              figures, and what may be used
 //!   └─ strict → agents → config              what agents print and need, configuration
 //!        → plan → tracker                    cards, rows and their rules
 //!        └─ prompt → session → workspace     one bounded prompt, one process tree, the tree it changes
@@ -18,6 +19,7 @@
 compile_error!("runner needs process groups, signals and file modes of a Unix system: use Linux, macOS or WSL");
 
 pub mod agents;
+pub mod budget;
 pub mod cli;
 pub mod clock;
 pub mod commit;

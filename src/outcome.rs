@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::budget::Used;
 use crate::evidence::ReportTally;
 use crate::ids::{AgentId, TaskId};
 
@@ -23,8 +25,12 @@ pub enum Stop {
     NeedsInput,
     /// A commit could not be made.
     GitError,
+    /// A budget of the run is used up.
+    Budget,
     /// Another coordinator holds the run lock.
     Busy,
+    /// The service of an agent takes nothing for a while.
+    Limited,
     /// A signal ended the run.
     Interrupted,
     /// Bad configuration, plan or repository, found after the first session.
@@ -34,14 +40,16 @@ pub enum Stop {
 
 impl Stop {
     /// All of them, in the order of the table in `docs/exit-codes.md`.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Complete,
         Self::Idle,
         Self::SessionLimit,
         Self::Failed,
         Self::GitError,
         Self::NeedsInput,
+        Self::Budget,
         Self::Busy,
+        Self::Limited,
         Self::Interrupted,
     ];
 
@@ -51,7 +59,8 @@ impl Stop {
             Self::Complete | Self::Idle | Self::SessionLimit => 0,
             Self::GitError | Self::Failed => EXIT_FAILURE,
             Self::NeedsInput => 3,
-            Self::Busy => EXIT_TRY_LATER,
+            Self::Budget => 4,
+            Self::Busy | Self::Limited => EXIT_TRY_LATER,
             Self::Interrupted => 128u8.saturating_add(u8::try_from(signal).unwrap_or(0)),
         }
     }
@@ -60,7 +69,7 @@ impl Stop {
 /// Bad usage, configuration, plan or repository.
 pub const EXIT_FAILURE: u8 = 2;
 
-/// Somebody else holds a lock: try again later (`EX_TEMPFAIL` of `sysexits.h`).
+/// Somebody else holds a lock, or a service is at its limit: try again later (`EX_TEMPFAIL` of `sysexits.h`).
 pub const EXIT_TRY_LATER: u8 = 75;
 
 /// What a run came to: one JSON object on standard output.
@@ -82,6 +91,8 @@ pub struct RunResult {
     pub last_commit: Option<String>,
     /// Why the last commit could not be made.
     pub commit_error: Option<String>,
+    /// What its sessions used, as far as that was stated.
+    pub used: Used,
     /// What became of the reports of its sessions; it changes nothing else.
     pub report: ReportTally,
     /// Whether every task of the chosen part is done.
@@ -93,9 +104,12 @@ pub struct RunResult {
     /// The signal that interrupted the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// What stopped the run, when `stop` is `configuration_or_workflow_error`.
+    /// What stopped the run, when `stop` is `configuration_or_workflow_error`, `limited` or `budget`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// When the service takes something again, when `stop` is `limited` and that was stated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
     /// Who holds the run lock, when `stop` is `busy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<serde_json::Value>,
@@ -146,7 +160,9 @@ mod tests {
                 | Stop::SessionLimit
                 | Stop::GitError
                 | Stop::NeedsInput
+                | Stop::Budget
                 | Stop::Busy
+                | Stop::Limited
                 | Stop::Interrupted
                 | Stop::Failed => {}
             }

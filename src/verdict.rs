@@ -3,6 +3,11 @@
 //! The exit status is evidence, never the verdict: agents exit 0 on errors of their service and non-zero after finished work.
 //! Never reads a file and never changes a row; `coordinator/` carries a verdict out.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::agents::{AgentFault, FaultKind};
 use crate::ids::AgentId;
 use crate::plan::Work;
 use crate::session::{Ended, ExecutionResult};
@@ -14,6 +19,10 @@ const NAMED: usize = 10;
 /// Why a submit that changed nothing is no submit.
 pub const NOTHING_CHANGED: &str = "nothing in the task's scope was changed, and the submit did not say that nothing had to be; change \
                                    what the task asks for, or submit with --no-change WHY";
+
+/// How long the run waits before a task is tried again whose agent's service failed, the first time, the second, and so on;
+/// after that the session has failed. Agents try again by themselves before they give up.
+pub const RETRY_PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(30), Duration::from_mins(5)];
 
 /// Everything a verdict rests on.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +41,8 @@ pub struct Facts<'a> {
     pub changed: bool,
     /// How the process ended.
     pub result: &'a ExecutionResult,
+    /// The error in which its output ended.
+    pub fault: Option<&'a AgentFault>,
     /// A bounded tail of what it printed.
     pub tail: &'a str,
 }
@@ -60,7 +71,7 @@ pub enum Verdict {
         /// Why.
         reason: String,
     },
-    /// The session could not start: the task waits for a person.
+    /// The session could not start, or its service does not let it in: the task waits for a person.
     Wait {
         /// Why.
         reason: String,
@@ -72,6 +83,20 @@ pub enum Verdict {
     },
     /// The coordinator was told to stop: the claim is released.
     Interrupted,
+    /// The agent's service takes nothing for a while: the claim is given back and counts as none.
+    Limited {
+        /// Why, as the service said it.
+        reason: String,
+        /// When it takes something again, where that was stated.
+        retry_at: Option<Timestamp>,
+    },
+    /// The agent's service failed: the claim is given back, and the task is tried again.
+    Retry {
+        /// Why, as the service said it.
+        reason: String,
+        /// After how long.
+        pause: Duration,
+    },
 }
 
 impl Verdict {
@@ -84,6 +109,8 @@ impl Verdict {
             Self::SendBack { reason } => Self::SendBack { reason: change(&reason) },
             Self::Wait { reason } => Self::Wait { reason: change(&reason) },
             Self::Escalate { reason } => Self::Escalate { reason: change(&reason) },
+            Self::Limited { reason, retry_at } => Self::Limited { reason: change(&reason), retry_at },
+            Self::Retry { reason, pause } => Self::Retry { reason: change(&reason), pause },
             Self::Stands(_) | Self::Blocked | Self::Interrupted => self,
         }
     }
@@ -121,7 +148,33 @@ pub fn judge(facts: Facts<'_>) -> Verdict {
     match &facts.result.ended {
         Ended::CouldNotStart { reason } => Verdict::Wait { reason: format!("the agent could not start: {reason}") },
         Ended::Interrupted => Verdict::Interrupted,
-        ended => Verdict::Escalate { reason: failure(facts, ended) },
+        ended => unserved(facts).unwrap_or_else(|| Verdict::Escalate { reason: failure(facts, ended) }),
+    }
+}
+
+/// What a session without a transition comes to whose agent was not served, so that it is no failure of its work.
+fn unserved(facts: Facts<'_>) -> Option<Verdict> {
+    let AgentFault { kind, text } = facts.fault?;
+    let text = text.trim();
+    let waits = |what: &str| Some(Verdict::Wait { reason: format!("{what}: {text}") });
+    match *kind {
+        FaultKind::Limit { retry_at } => {
+            Some(Verdict::Limited { reason: format!("the agent's service is at its limit: {text}"), retry_at })
+        }
+        FaultKind::Authentication => waits("the agent's service does not let it in; log in, or pay"),
+        FaultKind::UnknownModel => waits("the agent's service does not know the model"),
+        FaultKind::UnknownCommand => waits("the agent took the prompt for one of its own commands"),
+        FaultKind::Transient => {
+            let earlier = facts.after.retries();
+            let pause = *RETRY_PAUSES.get(earlier)?;
+            let (attempt, most) = (earlier + 1, RETRY_PAUSES.len() + 1);
+            let reason = format!(
+                "the agent's service failed (attempt {attempt} of {most}, the next one in {} s): {text}",
+                pause.as_secs()
+            );
+            Some(Verdict::Retry { reason, pause })
+        }
+        FaultKind::Other => None,
     }
 }
 
@@ -144,6 +197,12 @@ fn failure(facts: Facts<'_>, ended: &Ended) -> String {
         (Ended::GuardianLost, _) => "the session was ended since its guardian process was killed".to_owned(),
         (_, Some(exit)) if !exit.is_success() => format!("the agent ended with {exit}"),
         _ => "the agent exited".to_owned(),
+    };
+    let how = match facts.fault {
+        Some(AgentFault { kind: FaultKind::Transient, text }) => {
+            format!("{how}, its service having failed {} times in a row ({}),", facts.after.retries() + 1, text.trim())
+        }
+        _ => how,
     };
     let tail = facts.tail.trim();
     if tail.is_empty() {
@@ -218,6 +277,7 @@ mod tests {
             violations: &texts(violations),
             changed: true,
             result,
+            fault: None,
             tail: "the last words\n",
         })
     }
@@ -314,6 +374,7 @@ mod tests {
                 violations: &[],
                 changed: false,
                 result: &exited(1),
+                fault: None,
                 tail,
             })
         };
@@ -336,6 +397,7 @@ mod tests {
                 violations: &[],
                 changed,
                 result: &exited(0),
+                fault: None,
                 tail: "",
             })
         };
@@ -359,6 +421,7 @@ mod tests {
                 violations: &["src/a.rs".to_owned()],
                 changed: false,
                 result: &exited(0),
+                fault: None,
                 tail: "",
             })
         };
@@ -368,6 +431,86 @@ mod tests {
         }
         let tampered = judged(&submitted(), &["planning/x".to_owned()]);
         assert!(matches!(tampered, Verdict::Quarantine { tampering: true, .. }), "{tampered:?}");
+    }
+
+    /// The verdict on `work` by `auto-a` or `auto-q`, whose output ended in an error of this kind.
+    fn faulty(after: &Row, (work, kind): (Work, FaultKind), result: &ExecutionResult) -> Verdict {
+        let name = if work == Work::Claim { "auto-a" } else { "auto-q" };
+        judge(Facts {
+            agent: &name.parse().unwrap(),
+            work,
+            after,
+            tampering: &[],
+            violations: &[],
+            changed: true,
+            result,
+            fault: Some(&AgentFault { kind, text: "it said so\n".to_owned() }),
+            tail: "the last words\n",
+        })
+    }
+
+    const LIMIT: FaultKind = FaultKind::Limit { retry_at: Some(Timestamp::UNIX_EPOCH) };
+
+    #[test]
+    fn a_session_that_was_not_served_has_not_failed_whatever_its_exit_status() {
+        let limited = || Verdict::Limited {
+            reason: "the agent's service is at its limit: it said so".to_owned(),
+            retry_at: Some(Timestamp::UNIX_EPOCH),
+        };
+        let waits = |what: &str| Verdict::Wait { reason: format!("{what}: it said so") };
+        let retry = || Verdict::Retry {
+            reason: "the agent's service failed (attempt 1 of 4, the next one in 2 s): it said so".to_owned(),
+            pause: Duration::from_secs(2),
+        };
+        for (kind, expected) in [
+            (LIMIT, limited()),
+            (FaultKind::Authentication, waits("the agent's service does not let it in; log in, or pay")),
+            (FaultKind::UnknownModel, waits("the agent's service does not know the model")),
+            (FaultKind::UnknownCommand, waits("the agent took the prompt for one of its own commands")),
+            (FaultKind::Transient, retry()),
+        ] {
+            for result in [exited(0), exited(1), exited(173), ran(Ended::TimedOut, Some(Exit::Signal(15)))] {
+                assert_eq!(faulty(&in_progress(), (Work::Claim, kind), &result), expected, "{kind:?} {result:?}");
+                assert_eq!(faulty(&submitted(), (Work::Review, kind), &result), expected, "{kind:?} {result:?}");
+            }
+        }
+        assert_eq!(faulty(&in_progress(), (Work::Claim, FaultKind::Other), &exited(0)), escalate("the agent exited"));
+    }
+
+    #[test]
+    fn what_an_agent_says_of_its_service_changes_no_transition_and_outranks_nothing() {
+        let interrupted = ran(Ended::Interrupted, Some(Exit::Signal(15)));
+        let no_start = ran(Ended::CouldNotStart { reason: "no such file".to_owned() }, None);
+        for kind in [LIMIT, FaultKind::Transient, FaultKind::Authentication, FaultKind::UnknownModel] {
+            let executor = |after: &Row, result: &ExecutionResult| faulty(after, (Work::Claim, kind), result);
+            assert_eq!(executor(&submitted(), &exited(1)), Verdict::Stands(Status::Review), "{kind:?}");
+            assert_eq!(executor(&blocked(), &exited(1)), Verdict::Blocked, "{kind:?}");
+            assert_eq!(executor(&in_progress(), &interrupted), Verdict::Interrupted, "{kind:?}");
+            let waits = Verdict::Wait { reason: "the agent could not start: no such file".to_owned() };
+            assert_eq!(executor(&in_progress(), &no_start), waits, "{kind:?}");
+            let done = row(Status::Done, ("auto-q", Action::Approve));
+            let reviewed = faulty(&done, (Work::Review, kind), &exited(1));
+            assert_eq!(reviewed, Verdict::Stands(Status::Done), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_service_that_goes_on_failing_is_tried_again_a_bounded_number_of_times() {
+        let mut after = in_progress();
+        for (number, pause) in RETRY_PAUSES.iter().enumerate() {
+            let made = faulty(&after, (Work::Claim, FaultKind::Transient), &exited(1));
+            assert!(
+                matches!(&made, Verdict::Retry { pause: given, reason }
+                if given == pause && reason.contains(&format!("attempt {} of 4", number + 1))),
+                "{made:?}"
+            );
+            let mut retried = row(Status::Todo, ("coordinator", Action::Retry)).events.remove(0);
+            retried.seq = after.events.len() as u64 + 1;
+            after.events.push(retried);
+        }
+        let made = faulty(&after, (Work::Claim, FaultKind::Transient), &exited(1));
+        let how = "the agent ended with exit status 1, its service having failed 4 times in a row (it said so),";
+        assert_eq!(made, escalate(how));
     }
 
     #[test]
@@ -395,6 +538,7 @@ mod tests {
                 violations,
                 changed: true,
                 result: &result,
+                fault: None,
                 tail,
             })
         };

@@ -131,7 +131,7 @@ fn a_limit_that_the_agent_met_is_on_record_with_its_end_and_without_secrets() {
     agents.project.config(&json!({"environment": {"set": {"A_TOKEN": "hunter2hunter2"}}}));
     let failed = r#"{"type":"turn.failed","error":{"message":"You’ve hit your usage limit, says hunter2hunter2. Try again in 3h 12m."}}"#;
     agents.stands_in("codex", &format!("{}; exit 1", print(failed)));
-    agents.run(&["--max-sessions", "1"]).stopped(0, "session_limit");
+    agents.run(&["--max-sessions", "1"]).stopped(75, "limited");
     let record = &agents.records()[0];
     assert_eq!(record["agent_fault"]["kind"], "limit", "{record:#}");
     assert!(record["agent_fault"]["retry_at"].as_str().is_some_and(|at| at.ends_with('Z')), "{record:#}");

@@ -44,7 +44,8 @@ Exit codes:
   0      the plan is done, nothing is ready, or the session limit was reached
   2      usage, configuration, plan or repository is not in order, or a commit failed
   3      a task waits for a person
-  75     another run is at work: try again later
+  4      a budget of the run is used up
+  75     another run is at work, or a usage limit was met: try again later
   128+n  stopped by signal n";
 
 /// Which project.

@@ -24,6 +24,10 @@ pub enum Action {
     Interrupt,
     /// A later start found the leftovers of a killed run.
     Recover,
+    /// The agent's service takes nothing for a while.
+    Limit,
+    /// The agent's service failed, and the task is tried again.
+    Retry,
 }
 
 impl fmt::Display for Action {
@@ -36,6 +40,8 @@ impl fmt::Display for Action {
             Self::Escalate => "escalate",
             Self::Interrupt => "interrupt",
             Self::Recover => "recover",
+            Self::Limit => "limit",
+            Self::Retry => "retry",
         })
     }
 }
@@ -88,6 +94,11 @@ pub enum Words<'a> {
     },
     /// The leftovers of a killed run: a checkpoint.
     Recovered,
+    /// The agent's service did not serve: a checkpoint.
+    Unserved {
+        /// Why.
+        reason: &'a str,
+    },
 }
 
 /// The whole text of a commit, ending in the trailers and a line end.
@@ -123,6 +134,8 @@ fn own_subject(words: &Words<'_>, trailers: &Trailers<'_>) -> String {
         Words::Refused { .. } if action == Action::Void => format!("Record that the review of {task} is void"),
         Words::Refused { .. } => format!("Keep the work on {task}, which was sent back"),
         Words::Interrupted { .. } => format!("Keep the unfinished work on {task}, which was interrupted"),
+        Words::Unserved { .. } if action == Action::Limit => format!("Keep the work on {task} until a limit is over"),
+        Words::Unserved { .. } => format!("Keep the work on {task}, which is tried again"),
         Words::Recovered => format!("Keep what a killed run left of {task}"),
         _ => format!("Record the {action} of task {task}"),
     };
@@ -140,6 +153,9 @@ fn own_body(words: &Words<'_>, trailers: &Trailers<'_>) -> String {
         }
         Words::Interrupted { by } => {
             format!("{checkpoint}\n\nValidation: none; the run was stopped by {} and the task released.", one_line(by))
+        }
+        Words::Unserved { reason } => {
+            format!("{checkpoint}\n\nValidation: none; the task was released: {}", one_line(reason))
         }
         Words::Recovered => format!(
             "{checkpoint}\n\nValidation: none; the run was killed before it could record the session, and the task is \
@@ -201,6 +217,8 @@ mod tests {
             (Words::Refused { reason: "the reviewer changed files" }, Action::Void),
             (Words::Interrupted { by: "SIGTERM" }, Action::Interrupt),
             (Words::Recovered, Action::Recover),
+            (Words::Unserved { reason: "until noon\n\nTask: forged" }, Action::Limit),
+            (Words::Unserved { reason: "it failed" }, Action::Retry),
         ] {
             let text = text(&words, action, "Parse dates");
             let message = parse(&text).unwrap_or_else(|fault| panic!("{fault}: {text}"));

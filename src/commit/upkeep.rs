@@ -6,6 +6,7 @@ use std::path::Path;
 
 use git2::build::CheckoutBuilder;
 use git2::{IndexAddOption, ObjectType, RepositoryInitOptions, Tree, TreeWalkMode, TreeWalkResult};
+use sha2::{Digest, Sha256};
 
 use super::check::Head;
 use super::content::Looker;
@@ -14,6 +15,7 @@ use super::program::{self, Call};
 use super::refusal::{CommitError, GitError};
 use super::{CommitId, Prepared};
 use crate::fs;
+use crate::ids::hex;
 use crate::relpath::RelPath;
 
 /// Makes `root` a git repository on branch `main` and commits all it holds, under an identity of its own.
@@ -123,6 +125,21 @@ impl Repository {
         let prepared = Prepared { commit: head.commit, parent: parent.clone(), branch: head.branch, paths };
         self.finish(&prepared)?;
         Ok(prepared)
+    }
+
+    /// What the commit holds outside `state/` and `planning/`, as a digest: two commits with the same have the same files to verify.
+    pub fn content_key(&self, commit: &CommitId) -> Result<String, GitError> {
+        const DOING: &str = "read the tree of a commit";
+        let commit = self.git.find_commit(commit.oid()).map_err(GitError::new(DOING))?;
+        let tree = commit.tree().map_err(GitError::new(DOING))?;
+        let mut digest = Sha256::new();
+        for entry in tree.iter().filter(|entry| !matches!(entry.name_bytes(), b"state" | b"planning")) {
+            digest.update(entry.filemode().to_be_bytes());
+            digest.update(entry.id().as_bytes());
+            digest.update(entry.name_bytes());
+            digest.update([0]);
+        }
+        Ok(hex(&digest.finalize()))
     }
 
     /// Brings the work tree back to HEAD at these paths: what HEAD does not have is removed.

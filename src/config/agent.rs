@@ -49,17 +49,54 @@ impl AgentCommand {
 impl Config {
     /// The agent of `role`: what is configured for the role before what is for all, and of both a command before a preset.
     pub fn agent_of(&self, role: &Role) -> Result<AgentCommand, CommandError> {
-        let written = |argv: &Vec<String>| AgentCommand { argv: argv.clone(), dialect: self.dialect, preset: None };
-        let chosen = |agent: &ChosenAgent| AgentCommand {
-            argv: agent.preset.argv(agent.model.as_deref(), &agent.extra_args),
-            dialect: agent.preset.dialect(),
-            preset: Some(agent.preset),
-        };
-        let own = self.commands_by_role.get(role).map(written).or_else(|| self.agents_by_role.get(role).map(chosen));
-        own.or_else(|| self.argv.as_ref().map(written))
-            .or_else(|| self.agent.as_ref().map(chosen))
-            .ok_or_else(|| CommandError::Missing { role: role.clone() })
+        match self.chosen_for(role) {
+            Some(Chosen::Command(argv)) => {
+                Ok(AgentCommand { argv: argv.to_vec(), dialect: self.dialect, preset: None })
+            }
+            Some(Chosen::Agent(agent)) => Ok(AgentCommand {
+                argv: agent.preset.argv(agent.model.as_deref(), &agent.extra_args),
+                dialect: agent.preset.dialect(),
+                preset: Some(agent.preset),
+            }),
+            None => Err(CommandError::Missing { role: role.clone() }),
+        }
     }
+
+    /// Whether work of `role` is reviewed by another command: another program, or another model or other arguments of the same. A
+    /// preset and a written-out command of the same program are one, and what `extra_args` add makes no other agent.
+    pub fn reviewer_differs(&self, role: &Role, reviewer: &Role) -> bool {
+        match (self.chosen_for(role), self.chosen_for(reviewer)) {
+            (Some(Chosen::Command(one)), Some(Chosen::Command(other))) => one != other,
+            (Some(Chosen::Agent(one)), Some(Chosen::Agent(other))) => {
+                (one.preset, &one.model) != (other.preset, &other.model)
+            }
+            (Some(Chosen::Command(argv)), Some(Chosen::Agent(agent)))
+            | (Some(Chosen::Agent(agent)), Some(Chosen::Command(argv))) => {
+                program_of(argv) != program_of(&agent.preset.argv(None, &[]))
+            }
+            // Without a command there is no session at all.
+            (None, _) | (_, None) => true,
+        }
+    }
+
+    /// What is configured for `role`, in the order in which it counts.
+    fn chosen_for(&self, role: &Role) -> Option<Chosen<'_>> {
+        let own = self.commands_by_role.get(role).map(|argv| Chosen::Command(argv));
+        own.or_else(|| self.agents_by_role.get(role).map(Chosen::Agent))
+            .or_else(|| self.argv.as_deref().map(Chosen::Command))
+            .or_else(|| self.agent.as_ref().map(Chosen::Agent))
+    }
+}
+
+/// What a role is configured with.
+enum Chosen<'a> {
+    Command(&'a [String]),
+    Agent(&'a ChosenAgent),
+}
+
+/// The name of a command's program, wherever it lies.
+fn program_of(argv: &[String]) -> Option<&str> {
+    argv.first().map(|program| program.rsplit('/').next().unwrap_or(program))
 }
 
 /// Reads `agent`.
@@ -100,7 +137,7 @@ fn chosen<'v>(fields: &mut Fields<'v>, key: &str, value: &'v Value) -> Option<Ch
                 fields.fault("preset", "is missing; add the agent's name");
             }
             let agent = (model(fields), extra_args(fields));
-            fields.finish(&[]);
+            fields.finish();
             preset.map(|preset| ChosenAgent { preset, model: agent.0, extra_args: agent.1 })
         }),
         _ => {
@@ -188,6 +225,28 @@ mod tests {
         assert_eq!((written.dialect, written.stop_signal()), (Dialect::Claude, StopSignal::Terminate));
         assert_eq!(written.needs(true), Needs::default());
         assert_eq!(agent(r#"{"argv": ["wrapper"]}"#, "qa").dialect, Dialect::Plain);
+    }
+
+    #[test]
+    fn a_reviewer_is_another_if_program_model_or_written_command_is() {
+        let differs = |json: &str| {
+            let config = Config::parse(Path::new("x.json"), json.as_bytes()).unwrap();
+            config.reviewer_differs(&"backend".parse().unwrap(), &"qa".parse().unwrap())
+        };
+        for (json, expected) in [
+            (r#"{"argv": ["a"]}"#, false),
+            (r#"{"argv": ["a", "1"], "commands_by_role": {"qa": ["a", "2"]}}"#, true),
+            (r#"{"argv": ["a"], "commands_by_role": {"qa": ["a"]}}"#, false),
+            (r#"{"agent": "codex"}"#, false),
+            (r#"{"agent": "codex", "agents_by_role": {"qa": {"preset": "codex", "extra_args": ["-v"]}}}"#, false),
+            (r#"{"agent": "codex", "agents_by_role": {"qa": {"preset": "codex", "model": "m"}}}"#, true),
+            (r#"{"agent": "codex", "agents_by_role": {"qa": "claude"}}"#, true),
+            (r#"{"agent": "codex", "commands_by_role": {"qa": ["/opt/codex", "exec"]}}"#, false),
+            (r#"{"agent": "codex", "commands_by_role": {"qa": ["critic"]}}"#, true),
+            ("{}", true),
+        ] {
+            assert_eq!(differs(json), expected, "{json}");
+        }
     }
 
     #[test]

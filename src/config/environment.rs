@@ -105,14 +105,14 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Environment {
         };
         let own = fields.inner(&key, map, |fields| {
             let own = rules(fields);
-            fields.finish(&[]);
+            fields.finish();
             own
         });
         if let Some(role) = fields.parsed(&key, role) {
             by_role.insert(role, own);
         }
     }
-    fields.finish(&[]);
+    fields.finish();
     Environment { general, by_role }
 }
 

@@ -8,6 +8,8 @@ mod command;
 mod environment;
 mod read;
 mod records;
+mod spending;
+mod verify;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -15,6 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::agents::Dialect;
+use crate::budget::Budgets;
 use crate::fs::{self, FileError};
 use crate::ids::Role;
 use crate::strict::{self, Fault};
@@ -23,6 +26,8 @@ pub use agent::{AgentCommand, ChosenAgent};
 pub use command::{CommandError, Placeholders, expand, find_executable};
 pub use environment::{Environment, EnvironmentRules};
 pub use records::{Report, Retention};
+pub use spending::OnLimit;
+pub use verify::Verify;
 pub use workspace::{Mode, Workspace};
 
 /// A configuration that cannot be used.
@@ -133,8 +138,16 @@ pub struct Config {
     pub follow_up_turns: u32,
     /// What a rework goes on from.
     pub rework: Rework,
+    /// What a run does when an agent's service takes nothing for a while.
+    pub on_limit: OnLimit,
+    /// What each task and a run may use.
+    pub budget: Budgets,
     /// Where sessions work.
     pub workspace: Workspace,
+    /// The coordinator's own commands after a submit.
+    pub verify: Verify,
+    /// Whether reviews need another command than the work they judge.
+    pub reviewer_differs: bool,
     /// How much of `state/runs` is kept.
     pub retention: Retention,
     /// Where each session's final evidence is sent; nowhere if `None`.

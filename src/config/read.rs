@@ -1,7 +1,6 @@
 //! Reading `runner.local.json`: one table of keys, ranges and defaults.
 //!
-//! Owns what is accepted. A key that only a later version knows is refused by name: ignoring it would promise something
-//! that does not happen.
+//! Owns what is accepted. An unknown key is refused by name: ignoring it would promise something that does not happen.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,9 +12,12 @@ use serde_json::Value;
 use super::agent;
 use super::environment::{self, Environment};
 use super::records::{self, Retention};
+use super::spending;
+use super::verify::{self, Verify};
 use super::workspace::{self, Mode, Workspace};
-use super::{Config, ConfigError, Hooks, OnViolation, Output, Rework};
+use super::{Config, ConfigError, Hooks, OnLimit, OnViolation, Output, Rework};
 use crate::agents::Dialect;
+use crate::budget::Budgets;
 use crate::ids::Role;
 use crate::strict::{Document, Fault, Fields, path_problem, texts_of};
 
@@ -40,9 +42,6 @@ const STDOUT_BYTES: Whole = Whole("stdout_bytes", 4_096..=1 << 30, 8 << 20);
 const STDERR_BYTES: Whole = Whole("stderr_bytes", 4_096..=1 << 30, 2 << 20);
 const COMBINED_BYTES: Whole = Whole("combined_bytes", 8_192..=1 << 30, 8 << 20);
 const EXCLUDE: [&str; 5] = ["node_modules", ".venv", "__pycache__", "dist", "coverage"];
-
-/// Keys of later versions.
-const LATER: [&str; 4] = ["verify", "reviewer_differs", "budget", "on_limit"];
 
 pub(super) fn defaults() -> Config {
     Config {
@@ -75,7 +74,11 @@ pub(super) fn defaults() -> Config {
         on_violation: OnViolation::Stop,
         follow_up_turns: FOLLOW_UP_TURNS.2,
         rework: Rework::Fresh,
+        on_limit: OnLimit::Stop,
+        budget: Budgets::default(),
         workspace: Workspace::default(),
+        verify: Verify::default(),
+        reviewer_differs: false,
         retention: Retention::default(),
         report: None,
     }
@@ -133,7 +136,11 @@ fn config(fields: &mut Fields<'_>) -> Config {
         follow_up_turns: whole(fields, &FOLLOW_UP_TURNS),
         rework: choice(fields, "rework", &[("fresh", Rework::Fresh), ("continue", Rework::Continue)])
             .unwrap_or(default.rework),
+        on_limit: spending::on_limit(fields),
+        budget: fields.object("budget", spending::budgets).unwrap_or_default(),
         workspace: fields.object("workspace", workspace::read).unwrap_or_default(),
+        verify: verify::read(fields),
+        reviewer_differs: fields.boolean("reviewer_differs").unwrap_or(default.reviewer_differs),
         retention: fields.object("retention", records::retention).unwrap_or_default(),
         report: fields.object("report", records::report).flatten(),
     };
@@ -149,7 +156,7 @@ fn config(fields: &mut Fields<'_>) -> Config {
             fields.fault("workspace.mode", why);
         }
     }
-    fields.finish(&LATER);
+    fields.finish();
     config
 }
 
@@ -163,7 +170,7 @@ fn output(fields: &mut Fields<'_>) -> Output {
     let ends = choice(fields, "output_limit_action", &[("keep", false), ("end", true)]).unwrap_or(false);
     let bounds = fields.object("output", |fields| {
         let bounds = [&STDOUT_BYTES, &STDERR_BYTES, &COMBINED_BYTES].map(|bound| u64::from(whole(fields, bound)));
-        fields.finish(&[]);
+        fields.finish();
         bounds
     });
     let [stdout, stderr, combined] =
@@ -275,6 +282,8 @@ mod tests {
             "environment": {"set": {"A": ""}, "remove": ["B"], "pass": null, "by_role": {"qa": {"pass": ["PATH"]}}},
             "git_commits": false, "git_hooks": "run", "on_violation": "set_aside",
             "follow_up_turns": 0, "rework": "continue",
+            "on_limit": "wait", "budget": {"run": {"tokens": 5}},
+            "verify": {"all": [["make"]], "by_role": {"qa": [["lint", "-x"]]}}, "reviewer_differs": true,
             "retention": {"runs": 9, "days": 8, "bytes": 7},
             "report": {"url": "https://host/x", "headers_from_env": {"X-Key": "HOST_KEY"}, "timeout_seconds": 1.5}
         }"#;
@@ -300,6 +309,9 @@ mod tests {
             (false, Hooks::Run, OnViolation::SetAside)
         );
         assert_eq!((config.follow_up_turns, config.rework), (0, Rework::Continue));
+        assert_eq!((config.on_limit != OnLimit::Stop, config.budget.run.tokens), (true, Some(5)));
+        assert_eq!(config.verify.of(&qa).map(|argv| argv.join(" ")).collect::<Vec<_>>(), ["make", "lint -x"]);
+        assert!(config.reviewer_differs);
         assert_eq!(config.retention, Retention { runs: 9, days: 8, bytes: 7 });
         let report = config.report.unwrap();
         assert_eq!((report.url.as_str(), report.timeout), ("https://host/x", Duration::from_millis(1500)));
@@ -395,17 +407,7 @@ mod tests {
 
     #[test]
     fn all_faults_are_reported_at_once() {
-        assert_eq!(faults(r#"{"argv": 1, "max_sessions": 0, "zebra": 1, "on_limit": "wait"}"#).len(), 4);
-    }
-
-    #[test]
-    fn each_key_of_a_later_version_is_refused_by_name() {
-        for key in LATER {
-            assert_eq!(
-                faults(&format!("{{\"{key}\": null}}")),
-                [format!("runner.local.json: key `{key}` is not supported by this version; remove it")]
-            );
-        }
+        assert_eq!(faults(r#"{"argv": 1, "max_sessions": 0, "zebra": 1, "on_limit": 1}"#).len(), 4);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(super) fn retention(fields: &mut Fields<'_>) -> Retention {
         days: small(fields.integer("days", &DAYS)).unwrap_or(default.days),
         bytes: fields.integer("bytes", &BYTES).and_then(|n| u64::try_from(n).ok()).unwrap_or(default.bytes),
     };
-    fields.finish(&[]);
+    fields.finish();
     made
 }
 
@@ -78,7 +78,7 @@ pub(super) fn report(fields: &mut Fields<'_>) -> Option<Report> {
         }
     }
     let timeout = seconds(fields, &TIMEOUT);
-    fields.finish(&[]);
+    fields.finish();
     Some(Report { url: url?.to_owned(), headers_from_env, timeout })
 }
 

@@ -39,7 +39,7 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Workspace {
             fields.fault(key, "has a meaning only with `\"mode\": \"worktree\"`; set that, or remove it");
         }
     }
-    fields.finish(&[]);
+    fields.finish();
     workspace
 }
 

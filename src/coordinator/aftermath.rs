@@ -190,7 +190,7 @@ fn strayed(run: &Run<'_>, changes: &Changes, scope: &Scope) -> Strayed {
 }
 
 /// What became of git's refs.
-struct Refs {
+pub(super) struct Refs {
     /// Whether all of them can be read: one that is broken stops every later session.
     are_sound: bool,
     /// Whether each ref of this repository's own points where it did.
@@ -200,7 +200,8 @@ struct Refs {
 }
 
 impl Refs {
-    fn since(run: &Run<'_>, ground: &Ground) -> Self {
+    /// What became of them since `ground`.
+    pub(super) fn since(run: &Run<'_>, ground: &Ground) -> Self {
         let Some(Ok(now)) = run.git.as_ref().map(Repository::refs) else {
             return Self { are_sound: false, own_are_same: false, fetched: Vec::new() };
         };
@@ -212,7 +213,7 @@ impl Refs {
     }
 
     /// Git packs refs by itself (`git gc`): as long as each points where it did, where they are stored is nobody's business.
-    fn allow(&self, guarded: &GuardedPath) -> bool {
+    pub(super) fn allow(&self, guarded: &GuardedPath) -> bool {
         let path = &guarded.path;
         let stores = ["refs", "packed-refs", "info/refs"].iter().any(|place| path.is_in(place));
         let may_move = path.is_in("refs/remotes") || (self.own_are_same && stores);

@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::landing::{self, Work};
 use super::memo::path as memo_path;
 use super::settle::{self, Settlement};
+use super::verify;
 
 /// The version of the intent's fields.
 const SCHEMA: u32 = 1;
@@ -179,11 +180,14 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
         paths,
         at: intent.at,
     };
-    if let Some(work) = &intent.work {
-        return landing::land(run, &plan, (work, &intent.agent));
-    }
-    let prepared = git.prepare(&plan)?;
-    Ok(git.finish(&prepared)?)
+    let commit = if let Some(work) = &intent.work {
+        landing::land(run, &plan, (work, &intent.agent))?
+    } else {
+        let prepared = git.prepare(&plan)?;
+        git.finish(&prepared)?
+    };
+    verify::carry_over(run, &intent.parent, &commit)?;
+    Ok(commit)
 }
 
 /// Finishes the commit that an earlier run intended, if there is one.
@@ -207,6 +211,7 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
             paths.extend(intent.paths.iter().cloned());
             paths.extend(intent.work.iter().flat_map(Work::paths));
             let Prepared { commit, .. } = git.complete_index(head, &intent.parent, paths)?;
+            verify::carry_over(run, &intent.parent, &commit)?;
             landing::arrived(run)?;
             fs::remove(&path)?;
             let subject = intent.message.lines().next().unwrap_or_default().to_owned();
@@ -237,11 +242,12 @@ pub(super) fn intent_path(project: &Project) -> std::path::PathBuf {
 fn message(run: &Run<'_>, held: &Held, settlement: &Settlement) -> Result<String, Failure> {
     let left = format!("state/commit_messages/{}.txt", held.name.agent);
     let own = agent_message(&run.project.root().join(&left))?;
-    let noted = settlement.row.last_event().and_then(|event| event.note.clone());
-    let reason = settlement.row.reason.clone().or(noted).unwrap_or_default();
+    let noted = settlement.row.last_event().and_then(|event| event.note.clone()).unwrap_or_default();
+    let reason = settlement.row.reason.clone().unwrap_or_else(|| noted.clone());
     let by = run.signals.first().and_then(crate::session::signal_name).unwrap_or("a signal");
     let words = match (&own, settlement.action) {
         (_, commit::Action::Interrupt) => Words::Interrupted { by },
+        (_, commit::Action::Limit | commit::Action::Retry) => Words::Unserved { reason: &noted },
         (_, commit::Action::Void | commit::Action::Reject) if !settlement.is_by_agent => {
             Words::Refused { reason: &reason }
         }

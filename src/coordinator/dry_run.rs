@@ -13,7 +13,7 @@ use crate::tracker::store::Store;
 use super::failure::Failure;
 use super::planning::{self, Places, Planned};
 use super::start::{self, Opening};
-use super::{ground, site, summary};
+use super::{ground, site, summary, verify};
 use crate::config::Mode;
 
 /// How many sessions ahead a dry run looks.
@@ -38,6 +38,7 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
         .collect();
     let command = command.and_then(|command| {
         command.accept(prepared.prompt())?;
+        verify::check(opening.config, opening.host, (&plan, &board))?;
         Ok(command.argv)
     });
     let (argv, missing) = match command {

@@ -3,7 +3,7 @@
 use crate::commit::{CommitError, GitError, Refusal as GitRefusal};
 use crate::config::{CommandError, ConfigError};
 use crate::fs::{FileError, JsonError};
-use crate::ids::TaskId;
+use crate::ids::{Role, TaskId};
 use crate::lock::LockError;
 use crate::outcome::{EXIT_FAILURE, EXIT_TRY_LATER};
 use crate::plan::PlanError;
@@ -162,6 +162,40 @@ pub enum Failure {
     Interrupted {
         /// The signal.
         signal: i32,
+    },
+    /// A verification command cannot be run on this machine.
+    #[error(
+        "{place}: the command `{command}` under `verify` cannot be run: {problem}; correct it there, or install the program"
+    )]
+    CannotVerify {
+        /// The file that names it.
+        place: String,
+        /// The command.
+        command: String,
+        /// What is the matter with it.
+        problem: String,
+    },
+    /// Verification commands change what they must not.
+    #[error(
+        "the commands under `verify` changed what only the coordinator may, or what could not be put back: {names}; change the \
+         commands so that they write only into files that git ignores"
+    )]
+    VerifyTouches {
+        /// What they changed.
+        names: String,
+    },
+    /// A task would be reviewed by the command that did it.
+    #[error(
+        "{task} is executed by {role} and reviewed by {reviewer} with the same command, and `reviewer_differs` is set; give {reviewer} \
+         another under `commands_by_role` or `agents_by_role` in runner.local.json"
+    )]
+    SameReviewer {
+        /// The task.
+        task: TaskId,
+        /// Who executes it.
+        role: Role,
+        /// Who reviews it.
+        reviewer: Role,
     },
     /// A verb was used without saying by whom.
     #[error("{what}")]

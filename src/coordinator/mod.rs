@@ -4,6 +4,7 @@
 
 mod aftermath;
 mod aside;
+mod budget;
 mod checkpoint;
 mod claim;
 mod contamination;
@@ -14,6 +15,7 @@ mod ground;
 pub mod holder;
 mod landing;
 mod leasing;
+mod limits;
 mod memo;
 mod opening;
 pub mod people;
@@ -32,9 +34,13 @@ mod summary;
 mod tree_look;
 mod tree_recovery;
 mod turns;
+mod verify;
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
+use crate::budget::Used;
 use crate::clock::Clock;
 use crate::commit::Repository;
 use crate::config::Config;
@@ -48,11 +54,12 @@ use crate::project::Project;
 use crate::session::{ProcessIdentity, Signals};
 use crate::tracker::breaker;
 use crate::tracker::desk::Desk;
-use crate::tracker::ready::{self, Board, Part, Ready};
+use crate::tracker::ready::{Board, Part, Ready};
 use crate::tracker::rules::{self, Actor, Step};
 use crate::workspace::{Guard, Guarded, Snapshotter};
 
 use failure::Failure;
+use limits::Services;
 use prepare::Host;
 use session::Settled;
 
@@ -63,6 +70,9 @@ struct Tally {
     last_session: Option<AgentId>,
     last_commit: Option<String>,
     commit_error: Option<String>,
+    /// What its sessions used, and whether it was told that not all of that is known.
+    used: Used,
+    told_unknown: bool,
     report: ReportTally,
 }
 
@@ -88,7 +98,9 @@ struct Run<'a> {
     redactor: Redactor,
     /// The conversations of sessions whose work is under review, for a rework that goes on from there.
     exchanges: BTreeMap<TaskId, Exchange>,
+    baselines: verify::Baselines,
     tally: Tally,
+    services: Services,
 }
 
 impl Run<'_> {
@@ -107,6 +119,9 @@ enum LoopEnd {
     SessionLimit,
     CommitFailed,
     Interrupted(i32),
+    /// The service of an agent takes nothing for a while, until then if that was stated.
+    Limited(Option<Timestamp>),
+    Budget,
 }
 
 /// Runs the plan until something stops it.
@@ -146,12 +161,14 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
     records::close_left_open(run);
     records::retain(run);
     let mut last: Option<Settled> = None;
-    while run.tally.launched < run.config.max_sessions {
-        if let Some(signal) = run.signals.first() {
-            return Ok(LoopEnd::Interrupted(signal));
+    loop {
+        if let Some(end) = gate(run) {
+            return Ok(end);
         }
         if people::apply_queue(run)? {
             last = None;
+            // What was ready may be another task now.
+            continue;
         }
         let mut guarded = look_again(run, last.as_ref())?;
         let (choice, wrote) = choose(run)?;
@@ -175,7 +192,28 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
         }
         last = Some(settled);
     }
-    Ok(LoopEnd::SessionLimit)
+}
+
+/// What stands in the way of another session, whichever it would be; a wait that is worth it is waited here.
+fn gate(run: &mut Run<'_>) -> Option<LoopEnd> {
+    let interrupted = |run: &Run<'_>| run.signals.first().map(LoopEnd::Interrupted);
+    if let Some(end) = interrupted(run) {
+        return Some(end);
+    }
+    let is_anything_ready = run.services.next(run).is_some();
+    if is_anything_ready && budget::of_run(run).is_some() {
+        return Some(LoopEnd::Budget);
+    }
+    if let Some(end) = limits::stop(run).filter(|_| is_anything_ready) {
+        return Some(end);
+    }
+    if run.tally.launched >= run.config.max_sessions {
+        return Some(LoopEnd::SessionLimit);
+    }
+    if is_anything_ready {
+        limits::wait(run);
+    }
+    interrupted(run)
 }
 
 /// Looks at what sessions must not touch, and reads plan and state again if somebody changed them since the last session.
@@ -202,14 +240,15 @@ enum Choice {
 fn choose(run: &mut Run<'_>) -> Result<(Choice, bool), Failure> {
     let mut wrote = false;
     loop {
-        let Some(item) = ready::ready(&run.plan, &run.board, &run.part).into_iter().next() else {
+        let Some(item) = run.services.next(run) else {
             return Ok((Choice::Nothing, wrote));
         };
         let row = run.board.row(&item.id);
         let used = row.sessions();
         let used_up = (used >= run.config.max_task_sessions)
             .then(|| format!("used up its {used} sessions (`max_task_sessions`); a person has to look at it"));
-        let Some(reason) = used_up.or_else(|| breaker::tripped(row)) else {
+        let reason = used_up.or_else(|| breaker::tripped(row)).or_else(|| budget::of_task(run, row));
+        let Some(reason) = reason else {
             return Ok((Choice::Session(item), wrote));
         };
         wrote = true;
@@ -244,6 +283,8 @@ impl LoopEnd {
             Self::SessionLimit => Stop::SessionLimit,
             Self::CommitFailed => Stop::GitError,
             Self::Interrupted(_) => Stop::Interrupted,
+            Self::Limited(_) => Stop::Limited,
+            Self::Budget => Stop::Budget,
         }
     }
 }

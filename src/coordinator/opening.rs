@@ -8,11 +8,11 @@ use crate::fs::{self, Change};
 use crate::prompt::{PartSize, PromptFault};
 use crate::tokens::{Cost, Tokens};
 
-use super::Run;
 use super::claim::Held;
 use super::failure::Failure;
 use super::leasing::Granted;
 use super::prepare::Command;
+use super::{Run, budget};
 
 /// A session that has a folder and a record, and a prompt if one could be made.
 pub(super) struct Opening {
@@ -82,6 +82,9 @@ fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) 
         agent_fault: None,
         final_message: None,
         skipped_lines: 0,
+        retry: held.before.retries(),
+        // A further process of a session comes after those of its own that are over.
+        spent_before: budget::before(run, if held.name.number > 1 { &held.row } else { &held.before }),
         prompt_characters: 0,
         prompt_parts: Vec::new(),
         parent_run_id: held.name.parent.clone(),
@@ -92,6 +95,7 @@ fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) 
         scope_violations: Vec::new(),
         tampering: Vec::new(),
         findings: Vec::new(),
+        verification: None,
         kept: Vec::new(),
         outcome: Outcome::Unknown,
         failed_stage: None,

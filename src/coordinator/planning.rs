@@ -17,6 +17,7 @@ use crate::tracker::rules::{self, Actor, Refusal, Step};
 use super::Run;
 use super::failure::Failure;
 use super::prepare::{self, Command, Host};
+use super::verify;
 
 /// Where a session would work, and by which configuration.
 #[derive(Clone, Copy)]
@@ -110,13 +111,15 @@ fn command(places: Places<'_>, session: Session<'_>) -> Result<Command, Failure>
 
 /// Reads all that the prompt is made of.
 fn gather(places: Places<'_>, session: Session<'_>) -> Result<Parts, PromptFault> {
-    let Session { name, row, .. } = session;
+    let Session { name, row, card, .. } = session;
+    let verification = verify::report_of(places.config, (places.project.root(), card), row);
     let sources = Sources {
         project: places.project,
         workspace: places.workspace,
         config: places.config,
         handoff: row.handoff.as_deref(),
         evidence: row.evidence.as_deref().filter(|_| name.work == Work::Review),
+        verification: verification.as_deref().filter(|_| name.work == Work::Review),
     };
     prompt::gather(&sources, &assignment(places, session))
 }

@@ -14,10 +14,10 @@ use crate::session::ExecutionResult;
 use crate::tracker::row::Status;
 use crate::verdict::Verdict;
 
-use super::Run;
 use super::aftermath::Aftermath;
 use super::failure::Failure;
 use super::prepare::Host;
+use super::{Run, budget};
 
 /// Knows the secrets of this run: from the coordinator's environment, and from what the configuration adds for agents.
 pub(super) fn redactor(config: &Config, host: &Host) -> Redactor {
@@ -60,13 +60,22 @@ pub(super) fn weigh(record: &mut RunRecord, verdict: &Verdict, aftermath: &After
         // What else is quarantined has left something behind, which the teardown says.
         Verdict::Quarantine { .. } | Verdict::Void { .. } => touched.then_some(FailedStage::Judgement),
         Verdict::SendBack { .. } => Some(FailedStage::Judgement),
-        Verdict::Wait { .. } => Some(FailedStage::Launch),
+        Verdict::Wait { .. } if !has_run(record) => Some(FailedStage::Launch),
         Verdict::Escalate { .. } if record.execution.is_none() => Some(FailedStage::Prompt),
-        Verdict::Escalate { .. } | Verdict::Interrupted => Some(FailedStage::Execution),
+        Verdict::Wait { .. }
+        | Verdict::Escalate { .. }
+        | Verdict::Interrupted
+        | Verdict::Limited { .. }
+        | Verdict::Retry { .. } => Some(FailedStage::Execution),
     };
     let commit = record.commit_error.is_some().then_some(FailedStage::Commit);
     record.failed_stage = record.teardown.failed_stage(work.or(commit));
     record.outcome = Outcome::of(record.failed_stage);
+}
+
+/// Whether there was a process.
+fn has_run(record: &RunRecord) -> bool {
+    record.execution.as_ref().is_some_and(|execution| execution.pid.is_some())
 }
 
 /// Sends the final record, if that is configured, and writes down what became of it. Changes nothing else.
@@ -152,7 +161,12 @@ pub(super) fn close_left_open(run: &mut Run<'_>) {
 /// Removes the oldest sessions that are over the configured limits.
 pub(super) fn retain(run: &Run<'_>) {
     let claimed = claimed(run);
-    let protected = |folder: &Path| claimed.contains(folder) || holds_unfinished_work(run, folder);
+    let counted = budget::counted(run);
+    let protected = |folder: &Path| {
+        claimed.contains(folder)
+            || folder.parent().is_some_and(|agent| counted.contains(agent))
+            || holds_unfinished_work(run, folder)
+    };
     let now = std::time::SystemTime::from(run.clock.now());
     // It is no reason to stop a run that old records cannot be removed.
     if let Err(error) = evidence::apply_retention(&runs(run), &run.config.retention, now, &protected) {

@@ -20,7 +20,7 @@ use super::checkpoint::{self, Checkpoint};
 use super::failure::Failure;
 use super::memo::Memo;
 use super::records::{self, End};
-use super::{ground, settle, site, start, tree_look, tree_recovery};
+use super::{ground, settle, site, start, tree_look, tree_recovery, verify};
 use crate::config::Mode;
 use crate::workspace::lease::Contamination;
 
@@ -197,6 +197,7 @@ fn settle_interrupted(
     };
     tree_look::collect(run, &agent)?;
     let work = task.row.claim.as_ref().map_or(Work::Claim, |claim| claim.work);
+    let is_due = verify::is_due(run.config, &task.card, &task.row);
     let mut batch = Batch::default();
     let (row, what) = if let (Some(reason), Some(memo)) = (void, &task.memo) {
         let handoff = handoff_path(&agent, id);
@@ -204,6 +205,12 @@ fn settle_interrupted(
         let step = Step::Quarantine { before: &memo.before, reason: reason.to_owned(), handoff };
         let row = rules::apply(id, &task.row, (Actor::Coordinator, &run.clock.stamp()), step)?;
         (row, format!("quarantined {id}: {reason}"))
+    } else if is_due {
+        let note = format!(
+            "the run was killed before the submit of {agent} was verified; its work in scope is kept as a checkpoint"
+        );
+        let row = rules::apply(id, &task.row, (Actor::Coordinator, &run.clock.stamp()), Step::Release { note })?;
+        (row, format!("released {id}, which {agent} had submitted and nobody had verified"))
     } else if task.row.is_settled_by(&agent, work) || !task.row.is_held() {
         let status = task.row.status;
         (
@@ -228,7 +235,7 @@ fn settle_interrupted(
     let message = compose(&Words::Recovered, &trailers);
     let (planned, intent) = checkpoint::intend(run, (&agent, id, &row), &message, paths)?;
     // Before the claim is gone, which alone says where the record lies.
-    close_record(run, task, &agent)?;
+    close_record(run, task, (&agent, is_due))?;
     let locked = run.desk.lock()?;
     locked.write_with(&batch.row(&task.card.stage, id, &row), (&intent, &[]), fs::Order::InTurn)?;
     drop(locked);
@@ -241,11 +248,15 @@ fn settle_interrupted(
 }
 
 /// Says in the interrupted session's record that it is over.
-fn close_record(run: &mut Run<'_>, task: &Interrupted, agent: &crate::ids::AgentId) -> Result<(), Failure> {
+fn close_record(
+    run: &mut Run<'_>,
+    task: &Interrupted,
+    (agent, is_due): (&crate::ids::AgentId, bool),
+) -> Result<(), Failure> {
     let Some(claim) = &task.row.claim else { return Ok(()) };
     let folder = run.project.session(&claim.agent, claim.session);
     fs::remove_leftovers(&folder, 0)?;
-    let end = if task.row.is_settled_by(agent, claim.work) { End::Settled } else { End::Interrupted };
+    let end = if task.row.is_settled_by(agent, claim.work) && !is_due { End::Settled } else { End::Interrupted };
     records::close(run, &folder, end)
 }
 

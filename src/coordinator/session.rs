@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::agents::Dialect;
+use crate::agents::{AgentFault, Dialect};
 use crate::conversation::Exchange;
 use crate::conversation::prepared::Prepared;
 use crate::evidence::{RecordStatus, RunRecord, Teardown};
@@ -28,7 +28,7 @@ use super::opening::{self, Opening};
 use super::prepare::{self, Command};
 use super::reading::{self, Listener};
 use super::settle::{self, Settlement};
-use super::{Run, aside, memo, records, tree_look, turns};
+use super::{Run, aside, budget, limits, memo, records, tree_look, turns, verify};
 use crate::config::{Config, OnViolation, Output};
 use crate::workspace::{Area, Guarded, GuardedPath};
 
@@ -116,10 +116,12 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let temporary = fs::temporary_folder(records::outside(run))?;
     let guarded = if granted.is_fresh { run.guard.take()? } else { guarded };
     let ground = ground::check(run, guarded)?;
+    let baseline = verify::find_baseline(run, (&name, &card), &ground)?;
     let commit = ground.head.as_ref().map(|head| head.commit.to_string());
-    let (held, opening) = claim::take(run, (name, card, commit), |run, held| {
+    let (held, mut opening) = claim::take(run, (name, card, commit), |run, held| {
         Opening::of(run, held, (&command, &granted, prompt, temporary.path()))
     })?;
+    opening.record.verification = baseline;
     if run.tally.launched == 0 {
         let (tasks, done) = progress(run);
         (run.observe)(&Event::RunStarted { tasks, done });
@@ -238,7 +240,8 @@ fn run_prepared(
     (result, exchange)
 }
 
-fn output_bounds(config: &Config) -> OutputBounds {
+/// How much of a program's output is kept.
+pub(super) fn output_bounds(config: &Config) -> OutputBounds {
     let Output { stdout, stderr, combined, ends_session } = config.output;
     let action = if ends_session { LimitAction::End } else { LimitAction::Keep };
     OutputBounds { stdout, stderr, combined, action }
@@ -286,6 +289,7 @@ pub(super) struct Judged {
     pub(super) aftermath: Aftermath,
     /// What it comes to.
     pub(super) verdict: Verdict,
+    verified: verify::Verified,
     after: Guarded,
 }
 
@@ -303,52 +307,47 @@ pub(super) fn conclude(run: &mut Run<'_>, left: Left, ground: &Ground) -> Result
     let displaced = reopen(run, &left.folder)?;
     tree_look::collect(run, &left.held.name.agent)?;
     let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
-    let judged = look(run, &locked, left, (ground, displaced))?;
+    let judged = look(run, locked, left, (ground, displaced))?;
     if turns::is_missing(run, &judged) {
         return Ok(Concluded::Missing(Box::new(judged)));
     }
-    settle_judged(run, locked, judged, ground).map(Concluded::Settled)
+    settle_judged(run, judged, ground).map(Concluded::Settled)
 }
 
-/// Settles a session that gets no further process.
-pub(super) fn settle_missing(run: &mut Run<'_>, judged: Judged, ground: &Ground) -> Result<Settled, Failure> {
-    let store = run.desk.store().clone();
-    let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
-    settle_judged(run, locked, judged, ground)
-}
-
-/// Looks at everything the session could have changed since `ground`, and judges.
+/// Looks at everything the session could have changed since `ground`, and judges; verifies what it submitted.
 fn look(
     run: &mut Run<'_>,
-    locked: &LockedStore<'_>,
+    locked: LockedStore<'_>,
     mut session: Left,
     (ground, displaced): (&Ground, Option<String>),
 ) -> Result<Judged, Failure> {
-    let mut aftermath = aftermath::examine(run, locked, &session.held, (ground, &session.folder))?;
+    let mut aftermath = aftermath::examine(run, &locked, &session.held, (ground, &session.folder))?;
     aftermath.tampering.extend(displaced);
     let after = run.guard.last();
     aftermath.findings.extend(clear_left_lock(run, &session.over)?);
     unstage(run, &mut session.record.teardown)?;
-    let verdict = judge(run, &session.held, (&aftermath, &session.over, &session.folder));
-    if let Over::Ran(result) = &session.over {
-        session.record.execution = Some((**result).clone());
+    // Verification may take as long as a session, and people wait for the lock.
+    drop(locked);
+    let Left { held, over, folder, record, .. } = &mut session;
+    let judged = judge(run, held, (&aftermath, over, folder), record.agent_fault.as_ref());
+    let verified = verify::submitted(run, (held, ground), (&aftermath, judged), (folder, &mut record.verification))?;
+    let verdict = verified.verdict.clone();
+    if let Over::Ran(result) = over {
+        record.execution = Some((**result).clone());
     }
-    Ok(Judged { session, aftermath, verdict, after })
+    Ok(Judged { session, aftermath, verdict, verified, after })
 }
 
 /// Settles, commits and records what was judged.
-fn settle_judged(
-    run: &mut Run<'_>,
-    locked: LockedStore<'_>,
-    judged: Judged,
-    ground: &Ground,
-) -> Result<Settled, Failure> {
-    let Judged { session, aftermath, verdict, after } = judged;
+pub(super) fn settle_judged(run: &mut Run<'_>, judged: Judged, ground: &Ground) -> Result<Settled, Failure> {
+    let store = run.desk.store().clone();
+    let locked = store.lock(crate::tracker::desk::VERB_PATIENCE)?;
+    let Judged { session, aftermath, verdict, verified, after } = judged;
     let Left { held, granted, over: _, folder, mut record, exchange } = session;
     let mut kept = aftermath.kept.clone();
     let is_review = held.name.work == Work::Review;
     let blocked_commit = clear_tree(run, (&aftermath, is_review), (&folder, &mut kept));
-    let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?;
+    let settlement = Settlement::of(run, &locked, &held, (&aftermath, &verdict))?.with_text(verified.report.as_ref());
     let (checkpoint, intent) = checkpoint::plan(run, &held, (&settlement, &aftermath), blocked_commit)?;
     let own_path = row_path(&held.card.stage, &held.card.id);
     let session = settle::write(run, &locked, held, (&intent, &settlement))?;
@@ -356,6 +355,7 @@ fn settle_judged(
     turns::keep(run, (&session, &verdict), exchange);
     let pages = settle::render_views(run)?;
     let committed = checkpoint::make(run, checkpoint);
+    verified.committed(run, ground, committed.commit.as_ref())?;
     record.commit_error.clone_from(&committed.error);
     leasing::give_back(run, granted, aftermath.for_lease(run, record.execution.as_ref()), &mut record);
     kept.append(&mut record.kept);
@@ -368,7 +368,7 @@ fn settle_judged(
 }
 
 /// Makes sure that the session's folder is one again; says what the session had put in the place of a folder above it.
-fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
+pub(super) fn reopen(run: &Run<'_>, folder: &Path) -> Result<Option<String>, Failure> {
     let root = run.project.root();
     let above: Vec<&Path> = folder.ancestors().take_while(|above| *above != root).collect();
     let mut displaced = None;
@@ -434,7 +434,7 @@ fn clear_left_lock(run: &Run<'_>, over: &Over) -> Result<Vec<String>, Failure> {
 }
 
 /// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.
-fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
+pub(super) fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
     // What is staged in the root while sessions work elsewhere is a person's.
     let Some(git) = run.git.as_mut().filter(|_| run.site.tree.is_none()) else { return Ok(()) };
     let staged = git.staged()?;
@@ -446,12 +446,17 @@ fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
     Ok(())
 }
 
-fn judge(run: &Run<'_>, held: &Held, (aftermath, over, folder): (&Aftermath, &Over, &Path)) -> Verdict {
+fn judge(
+    run: &Run<'_>,
+    held: &Held,
+    (aftermath, over, folder): (&Aftermath, &Over, &Path),
+    fault: Option<&AgentFault>,
+) -> Verdict {
     let result = match over {
         Over::Ran(result) => result,
         Over::NoPrompt(fault) => return Verdict::Escalate { reason: format!("the prompt could not be made: {fault}") },
     };
-    let tail = tails(run, folder);
+    let tail = tails(run, ["stdout.log", "stderr.log"].map(|name| folder.join(name)));
     let verdict = verdict::judge(Facts {
         agent: &held.name.agent,
         work: held.name.work,
@@ -460,15 +465,16 @@ fn judge(run: &Run<'_>, held: &Held, (aftermath, over, folder): (&Aftermath, &Ov
         violations: &aftermath.violations,
         changed: !aftermath.in_scope.is_empty(),
         result,
+        fault,
         tail: &tail,
     });
     verdict.with_reason(|reason| run.redactor.text(reason).into_owned())
 }
 
 /// The ends of both output streams without secrets, standard error last.
-fn tails(run: &Run<'_>, folder: &Path) -> String {
-    let parts = ["stdout.log", "stderr.log"].map(|name| {
-        let tail = session::tail(&folder.join(name), TAIL + LEAD);
+pub(super) fn tails(run: &Run<'_>, logs: [PathBuf; 2]) -> String {
+    let parts = logs.map(|log| {
+        let tail = session::tail(&log, TAIL + LEAD);
         last_bytes(&run.redactor.text(&tail), TAIL).to_owned()
     });
     parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
@@ -505,6 +511,8 @@ fn finish(
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let good = matches!(verdict, Verdict::Stands(_)) && record.teardown.failed_stage(None).is_none();
     let outcome = settlement.outcome.clone();
+    budget::count(run, (&record, verdict));
+    limits::note(run, session, (&record, verdict));
     let spent = usage::spent(&record);
     (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms, spent });
     for finding in aftermath.findings.iter().chain(&record.teardown.faults) {

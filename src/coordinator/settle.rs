@@ -49,7 +49,18 @@ impl Settlement {
             Verdict::Interrupted => {
                 let by = run.signals.first().and_then(crate::session::signal_name).unwrap_or("a signal");
                 let note = format!("the run was interrupted by {by}; work in scope is kept as a checkpoint");
-                Self::released(run, held, (&aftermath.row, note, Action::Interrupt))
+                let step = Step::Release { note: note.clone() };
+                Self::given_back(run, held, &aftermath.row, (step, Action::Interrupt, &format!("released: {note}")))
+            }
+            Verdict::Limited { reason, .. } => {
+                let note = reason.clone();
+                let outcome = format!("limited: {}; the session counts as none", first_line(reason));
+                Self::given_back(run, held, &aftermath.row, (Step::Limit { note }, Action::Limit, &outcome))
+            }
+            Verdict::Retry { reason, .. } => {
+                let note = reason.clone();
+                let outcome = format!("not served: {}", first_line(reason));
+                Self::given_back(run, held, &aftermath.row, (Step::Retry { note }, Action::Retry, &outcome))
             }
             // Without git the files cannot be brought back, and one more try is enough.
             Verdict::Void { reason } if run.git.is_some() && aftermath.row.voided_reviews() == 0 => {
@@ -102,18 +113,14 @@ impl Settlement {
     }
 
     /// The claim given back without a result.
-    pub(super) fn released(
+    fn given_back(
         run: &Run<'_>,
         held: &Held,
-        (row, note, action): (&Row, String, Action),
+        row: &Row,
+        (step, action, outcome): (Step<'_>, Action, &str),
     ) -> Result<Self, Failure> {
-        let row = rules::apply(
-            &held.card.id,
-            row,
-            (Actor::Coordinator, &run.clock.stamp()),
-            Step::Release { note: note.clone() },
-        )?;
-        Ok(Self::plain(held, &row, (action, format!("released: {note}"))))
+        let row = rules::apply(&held.card.id, row, (Actor::Coordinator, &run.clock.stamp()), step)?;
+        Ok(Self::plain(held, &row, (action, outcome.to_owned())))
     }
 
     /// The row as before the session, and every other row its transition had changed too; the task waits for another review, or
@@ -209,6 +216,14 @@ impl Settlement {
         })
     }
 
+    /// The same with one more text to be written, if there is one: its path and content.
+    pub(super) fn with_text(mut self, text: Option<&(String, String)>) -> Self {
+        if let Some((path, text)) = text {
+            self.batch = std::mem::take(&mut self.batch).text(path, text);
+        }
+        self
+    }
+
     /// The files that are written with it.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         self.batch.paths()
@@ -225,6 +240,8 @@ impl Settlement {
             Verdict::Wait { .. } => "waits",
             Verdict::Escalate { .. } => "escalated",
             Verdict::Interrupted => "interrupted",
+            Verdict::Limited { .. } => "limited",
+            Verdict::Retry { .. } => "retried",
         };
         json!({
             "verdict": kind, "status": self.row.status, "reason": self.row.reason,

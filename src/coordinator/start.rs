@@ -20,10 +20,11 @@ use crate::workspace::{Guard, Options, Snapshotter};
 use super::checkpoint;
 use super::failure::Failure;
 use super::holder::{self, RunLock, Taken};
+use super::limits::Services;
 use super::prepare::Host;
 use super::program::GitProgram;
 use super::site::{self, Site};
-use super::{Run, Tally, memo, records, summary};
+use super::{Run, Tally, memo, records, summary, verify};
 
 /// What a run is asked for.
 pub struct Opening<'a> {
@@ -60,7 +61,11 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
     let plan = Plan::load(opening.project)?;
     let roles = plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]);
     crate::prompt::check_context(opening.project, opening.config, roles)?;
-    open_to_recover(opening)
+    let opened = open_to_recover(opening)?;
+    if let Opened::Ours(_, run) = &opened {
+        verify::check(run.config, run.host, (&run.plan, &run.board))?;
+    }
+    Ok(opened)
 }
 
 /// As [`open`], also if texts for prompts are missing: a session may have closed or removed them.
@@ -99,6 +104,7 @@ pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, F
         guard: Guard::new(project),
         site: Site::new(config.workspace.mode),
         redactor: records::redactor(config, opening.host),
+        baselines: verify::Baselines::default(),
         desk,
         plan,
         is_plan_rendered: false,
@@ -107,6 +113,7 @@ pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, F
         git,
         exchanges: BTreeMap::new(),
         tally: Tally::default(),
+        services: Services::default(),
     };
     Ok(Opened::Ours(lock, Box::new(run)))
 }

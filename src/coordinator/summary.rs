@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::budget::Used;
 use crate::evidence::ReportTally;
 use crate::outcome::{RunResult, Stop};
 use crate::plan::Plan;
@@ -11,7 +12,7 @@ use crate::tracker::ready::{self, Board, Part};
 use crate::tracker::row::Status;
 
 use super::failure::Failure;
-use super::{LoopEnd, Run};
+use super::{LoopEnd, Run, budget};
 
 /// The result of a run that ended so.
 pub(super) fn of(run: &Run<'_>, end: LoopEnd) -> RunResult {
@@ -22,9 +23,16 @@ pub(super) fn of(run: &Run<'_>, end: LoopEnd) -> RunResult {
         _ if result.unfinished == 0 => Stop::Complete,
         _ => end.stop(waits),
     };
-    if let LoopEnd::Interrupted(signal) = end {
-        result.signal = Some(signal);
+    match end {
+        LoopEnd::Interrupted(signal) => result.signal = Some(signal),
+        LoopEnd::Limited(retry_at) if result.stop == Stop::Limited => {
+            (result.retry_at, result.reason) = (retry_at, run.services.limit());
+        }
+        LoopEnd::Budget if result.stop == Stop::Budget => result.reason = budget::of_run(run),
+        _ => {}
     }
+    result.waiting.extend(run.services.refused(run));
+    result.used = run.tally.used;
     result.launched = run.tally.launched;
     result.last_session.clone_from(&run.tally.last_session);
     result.last_commit.clone_from(&run.tally.last_commit);
@@ -64,12 +72,14 @@ pub(super) fn standing(plan: &Plan, board: &Board, part: &Part) -> RunResult {
         last_session: None,
         last_commit: None,
         commit_error: None,
+        used: Used::NOTHING,
         report: ReportTally::default(),
         stage_complete: part.tasks(plan, board).iter().all(|task| board.row(&task.id).status == Status::Done),
         waiting: outlook.waiting,
         unsatisfiable: outlook.unsatisfiable,
         signal: None,
         reason: None,
+        retry_at: None,
         holder: None,
     }
 }

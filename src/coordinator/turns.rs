@@ -21,7 +21,7 @@ use super::opening::Opening;
 use super::planning::{self, Places, Session};
 use super::prepare::Command;
 use super::session::{Concluded, Judged, Left, Over, Settled};
-use super::{Run, claim, records};
+use super::{Run, budget, claim, records};
 
 /// How much of what the process before printed stands in a handoff, in bytes.
 const LAST_WORDS: usize = 4000;
@@ -115,7 +115,7 @@ enum Standing {
 pub(super) fn go_on(run: &mut Run<'_>, first: Box<Judged>, ground: &Ground) -> Result<Settled, Failure> {
     let (signals, additional_turns) = (run.signals, run.config.follow_up_turns);
     let Some(start) = first.session.exchange.clone() else {
-        return super::session::settle_missing(run, *first, ground);
+        return super::session::settle_judged(run, *first, ground);
     };
     let may_go_on = may_go_on(run, &first);
     let mut standing = Some(Standing::Missing(first));
@@ -138,16 +138,19 @@ pub(super) fn go_on(run: &mut Run<'_>, first: Box<Judged>, ground: &Ground) -> R
         (Err(Halted::Cancelled { .. }), Some(Standing::Missing(mut judged))) => {
             // Nobody was asked as often as the configuration says.
             judged.verdict = Verdict::Interrupted;
-            super::session::settle_missing(run, *judged, ground)
+            super::session::settle_judged(run, *judged, ground)
         }
-        (_, Some(Standing::Missing(judged))) => super::session::settle_missing(run, *judged, ground),
+        (_, Some(Standing::Missing(judged))) => super::session::settle_judged(run, *judged, ground),
         (_, None) => unreachable!("a turn that took the session gave it back or failed"),
     }
 }
 
-/// Whether the limits on sessions, of the task and of the run, leave room for one more.
+/// Whether the limits on sessions and the budgets, of the task and of the run, leave room for one more.
 fn may_go_on(run: &Run<'_>, judged: &Judged) -> bool {
-    judged.session.held.row.sessions() < run.config.max_task_sessions && run.tally.launched < run.config.max_sessions
+    let Left { held, record, .. } = &judged.session;
+    held.row.sessions() < run.config.max_task_sessions
+        && run.tally.launched < run.config.max_sessions
+        && budget::leaves_room(run, &held.row, record)
 }
 
 /// Runs one further process: where the session stands then, and what was said, unless there was no process.
@@ -231,12 +234,14 @@ fn renew(
         "external_wait": false,
     }));
     records::weigh(&mut record, &verdict, &aftermath);
+    budget::count(run, (&record, &verdict));
     let closed = record.change(&folder, &run.redactor)?;
     let temporary = fs::temporary_folder(records::outside(run))?;
     let outcome = format!("left without a transition; goes on as {}", name.run_id());
-    let (next, opening) = claim::renew(run, (&held, name), closed, |run, next| {
+    let (next, mut opening) = claim::renew(run, (&held, name), closed, |run, next| {
         Opening::of(run, next, (&command, &granted, Ok(prepared), temporary.path()))
     })?;
+    opening.record.verification.clone_from(&record.verification);
     records::publish(run, &folder, &record);
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let spent = usage::spent(&record);

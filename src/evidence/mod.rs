@@ -8,6 +8,7 @@ mod redact;
 mod retention;
 mod shapes;
 mod teardown;
+mod verification;
 mod workspace;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agents::{AgentFault, Dialect};
+use crate::budget::Used;
 use crate::fs::{self, Change, FileError, JsonError, Order};
 use crate::ids::{AgentId, Role, TaskId};
 use crate::plan::Work;
@@ -26,12 +28,14 @@ pub use post::{FailureKind, ReportOutcome, ReportTally, Reported, send};
 pub use redact::{REDACTED, Redactor};
 pub use retention::{apply as apply_retention, session_folders};
 pub use teardown::{Attempt, FailedStage, Outcome, Teardown};
+pub use verification::{CommandRecord, Failed, VerificationRecord};
+
 pub use workspace::{WorkspaceMode, WorkspaceRecord};
 
 /// The schema number of `run.json`: 3 added `outcome`, `failed_stage`, `teardown` and `temporary`, 4 what the agent's output
-/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`, 6 `parent_run_id` and the
-/// digests `definition_hash`, `input_hashes` and `prompt_hash`.
-pub const RECORD_SCHEMA: u32 = 6;
+/// says: `dialect`, `tokens`, `cost`, `agent_fault`, `final_message` and `skipped_lines`, 5 `workspace`, `retry` and
+/// `spent_before`, 6 `verification`, 7 `parent_run_id` and the digests `definition_hash`, `input_hashes` and `prompt_hash`.
+pub const RECORD_SCHEMA: u32 = 7;
 
 /// Names and fixed words of a record: a secret that happens to be one of them must not make the record unreadable.
 const FIXED: [&str; 20] = [
@@ -103,6 +107,15 @@ pub struct MessageRecord {
     pub truncated: bool,
 }
 
+/// What counted against the budgets when a session began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpentBefore {
+    /// Of its task.
+    pub task: Used,
+    /// Of its run.
+    pub run: Used,
+}
+
 /// The record of one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -166,6 +179,12 @@ pub struct RunRecord {
     /// Lines of its output that could not be read.
     #[serde(default)]
     pub skipped_lines: u64,
+    /// How many sessions of the task in a row before this one had ended because the agent's service failed.
+    #[serde(default)]
+    pub retry: usize,
+    /// What counted against the budgets when it began, if there are any.
+    #[serde(default)]
+    pub spent_before: Option<SpentBefore>,
     /// All files changed outside the scope.
     #[serde(default)]
     pub scope_violations: Vec<String>,
@@ -175,6 +194,9 @@ pub struct RunRecord {
     /// What could not be read or was in no way expected in the tree.
     #[serde(default)]
     pub findings: Vec<String>,
+    /// What the coordinator's own commands said of its submit; nothing if none were run.
+    #[serde(default)]
+    pub verification: Option<VerificationRecord>,
     /// What was moved aside, and what could not be put back.
     #[serde(default)]
     pub kept: Vec<String>,

@@ -128,6 +128,13 @@ pub enum Event {
         /// What was done.
         what: String,
     },
+    /// A command of the coordinator's own is about to run in the workspace.
+    Verifying {
+        /// The command, on one line.
+        command: String,
+        /// Whether it is run before a session, to know what fails already.
+        is_baseline: bool,
+    },
     /// A session's task is claimed, and its process is about to start.
     SessionStarted {
         /// Which.
@@ -169,6 +176,15 @@ pub enum Event {
         #[serde(flatten)]
         spent: Spent,
     },
+    /// Nothing is started before a moment.
+    Waiting {
+        /// The moment, in UTC.
+        until: String,
+        /// How long that is, in seconds.
+        seconds: u64,
+        /// What for, in one line.
+        why: String,
+    },
     /// A commit was made.
     Committed {
         /// Its id.
@@ -208,6 +224,8 @@ impl Event {
             | Self::Converted
             | Self::Recovered { .. }
             | Self::Applied { .. }
+            | Self::Waiting { .. }
+            | Self::Verifying { .. }
             | Self::Committed { .. }
             | Self::WaitsForPerson { .. }
             | Self::Warning { .. } => None,

@@ -172,9 +172,12 @@ pub fn usage(found: &Records, by: By, stage_of: &dyn Fn(&TaskId) -> Option<Stage
 /// What a session used, as its record says.
 pub fn spent(record: &RunRecord) -> Spent {
     let has_run = record.execution.as_ref().is_some_and(|execution| execution.pid.is_some());
-    // A session after the first of its agent only asks for what the one before left out.
-    let is_repair = has_run && record.session > 1;
-    let counters = Counters { attempts: u64::from(has_run), repair_turns: u64::from(is_repair), ..Counters::default() };
+    let counters = Counters {
+        attempts: u64::from(has_run),
+        transient_retries: u64::from(has_run && record.retry > 0),
+        // A session after the first of its agent only asks for what the one before left out.
+        repair_turns: u64::from(has_run && record.session > 1),
+    };
     Spent { counters, tokens: record.tokens, cost: record.cost }
 }
 

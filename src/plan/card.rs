@@ -40,6 +40,9 @@ pub struct TaskCard {
     /// Its place within its stage, smaller first; 0 unless the card says otherwise.
     #[serde(skip_serializing_if = "is_zero")]
     pub priority: i64,
+    /// What the coordinator runs after a submit of it, after the commands of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub verify: Vec<Vec<String>>,
     /// The task whose blocker it removes, on a remediation card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<TaskId>,
@@ -61,7 +64,7 @@ impl TaskCard {
         }
     }
 
-    /// The card as a file: two spaces of indentation, a final newline, `priority` and `origin` only where they say something.
+    /// The card as a file: two spaces of indentation, a final newline, `priority`, `verify` and `origin` only where they say something.
     ///
     /// # Panics
     /// Never: nothing in a card can fail to be written.
@@ -96,8 +99,9 @@ fn read(fields: &mut Fields<'_>) -> Option<TaskCard> {
     let [steps, acceptance, checks, requirements] =
         ["steps", "acceptance", "checks", "requirements"].map(|key| fields.texts(key).unwrap_or_default());
     let priority = fields.integer("priority", &(i64::MIN..=i64::MAX)).unwrap_or_default();
+    let verify = fields.commands("verify").unwrap_or_default();
     let origin = origin(fields);
-    fields.finish(&["verify"]);
+    fields.finish();
     Some(TaskCard {
         id: id?,
         stage: stage?,
@@ -113,6 +117,7 @@ fn read(fields: &mut Fields<'_>) -> Option<TaskCard> {
         checks,
         requirements,
         priority,
+        verify,
         origin,
     })
 }
@@ -186,7 +191,11 @@ mod tests {
     fn each_fault_names_file_and_key() {
         for (card, wanted) in [
             (with("depnds_on", json!([])), "key `depnds_on` is unknown; did you mean `depends_on`?"),
-            (with("verify", json!([["make"]])), "key `verify` is not supported by this version; remove it"),
+            (
+                with("verify", json!(["make"])),
+                "key `verify` must be a list of commands, each a list of texts, one for each argument (no shell line)",
+            ),
+            (with("verify", json!([[]])), "key `verify` holds an empty list; name the program"),
             (with("title", json!("")), "key `title` is empty; write it"),
             (with("title", json!(7)), "key `title` must be a text, not `7`"),
             (with("scope", json!([])), "key `scope` is an empty list; write what the task may change"),
@@ -259,6 +268,7 @@ mod tests {
                 acceptance: steps.clone(),
                 checks: Vec::new(),
                 requirements: names,
+                verify: steps.iter().map(|step| vec![step.clone()]).collect(),
                 steps,
                 priority,
                 origin: origin.map(|name| name.parse().unwrap()),
@@ -273,6 +283,7 @@ mod tests {
             let is_pretty = text.starts_with("{\n  \"id\"") && text.ends_with("}\n");
             prop_assert!(is_pretty, "{}", text);
             prop_assert_eq!(text.contains("\"priority\""), card.priority != 0);
+            prop_assert_eq!(text.contains("\"verify\": ["), !card.verify.is_empty());
             prop_assert_eq!(TaskCard::parse(Path::new("x"), text.as_bytes()), Ok(card));
         }
     }

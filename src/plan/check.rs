@@ -149,6 +149,7 @@ pub(super) mod tests {
             checks: Vec::new(),
             requirements: Vec::new(),
             priority: 0,
+            verify: Vec::new(),
             origin: None,
         }
     }

@@ -41,6 +41,6 @@ fn read(fields: &mut Fields<'_>) -> Option<Stage> {
     let title = fields.required_text("title");
     let goal = fields.text("goal").unwrap_or_default().to_owned();
     let depends_on = fields.names("depends_on");
-    fields.finish(&[]);
+    fields.finish();
     Some(Stage { id: id?, title: title?.to_owned(), goal, order: order?, depends_on })
 }

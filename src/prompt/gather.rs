@@ -38,7 +38,8 @@ const MOST_BYTES: u64 = 16 << 20;
 pub fn gather(sources: &Sources<'_>, assignment: &Assignment<'_>) -> Result<Parts, PromptFault> {
     let mut reader = Reader::new(sources.project, sources.workspace);
     reader.context(sources.config, assignment.role).map_err(PromptFault::Configuration)?;
-    let evidence = sources.evidence.filter(|_| assignment.work == Work::Review);
+    let evidence = [sources.evidence, sources.verification].into_iter().flatten();
+    let evidence = evidence.filter(|_| assignment.work == Work::Review);
     let own = assignment.card.input_paths().map(|path| (Kind::Input, path));
     let own = own.chain(sources.handoff.map(|path| (Kind::Handoff, path)));
     for (kind, path) in own.chain(evidence.map(|path| (Kind::Evidence, path))) {
@@ -210,7 +211,8 @@ mod tests {
             let mut card = card();
             card.inputs = inputs.iter().map(ToString::to_string).collect();
             let (handoff, evidence) = (Some("state/handoffs/h.md"), Some("state/evidence/e.md"));
-            let sources = Sources { project: &project, workspace: project.root(), config, handoff, evidence };
+            let sources =
+                Sources { project: &project, workspace: project.root(), config, handoff, evidence, verification: None };
             let agent = agent();
             let assignment =
                 Assignment { agent: &agent, role: &card.role, card: &card, work, runner_bin: Path::new("/bin/runner") };

@@ -45,6 +45,8 @@ pub struct Sources<'a> {
     pub handoff: Option<&'a str>,
     /// The evidence the task's row names, from the root; read for a review only.
     pub evidence: Option<&'a str>,
+    /// What the coordinator's own commands said of the submit, from the root; read for a review only.
+    pub verification: Option<&'a str>,
 }
 
 /// Why a file is in the prompt.

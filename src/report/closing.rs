@@ -7,7 +7,7 @@ use crate::outcome::{RunResult, Stop};
 /// What the run came to.
 pub(super) fn words(result: &RunResult) -> String {
     let mut lines = vec![headline(result)];
-    if matches!(result.stop, Stop::NeedsInput | Stop::SessionLimit | Stop::Idle) {
+    if matches!(result.stop, Stop::NeedsInput | Stop::SessionLimit | Stop::Idle | Stop::Budget | Stop::Limited) {
         lines.extend(waits(result));
     }
     format!("\n{}", lines.join("\n"))
@@ -30,6 +30,15 @@ fn headline(result: &RunResult) -> String {
         Stop::Failed => {
             let reason = result.reason.as_deref().unwrap_or("something is wrong with the project");
             format!("configuration or workflow error: {reason} ({sessions})")
+        }
+        Stop::Budget => {
+            let figures = result.reason.as_deref().unwrap_or("it is used up");
+            format!("budget: {figures} ({sessions}); {left} not done, the next run has its own")
+        }
+        Stop::Limited => {
+            let when = result.retry_at.map_or_else(|| "later".to_owned(), |at| format!("at {at}"));
+            let reason = first_line(result.reason.as_deref().unwrap_or("the agent's service takes nothing more"));
+            format!("limited: {reason} ({sessions}); {left} not done, try again {when}")
         }
         Stop::Busy => busy(result.holder.as_ref()),
         Stop::Interrupted => {
@@ -97,6 +106,8 @@ mod tests {
             unsatisfiable: BTreeMap::new(),
             signal: None,
             reason: None,
+            retry_at: None,
+            used: crate::budget::Used::NOTHING,
             holder: None,
             report: crate::evidence::ReportTally::default(),
         }

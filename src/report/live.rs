@@ -1,6 +1,6 @@
 //! What a person sees while a run works: a line per fact, and on a terminal a live line for the session that runs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ pub struct Reporter {
     quiet: bool,
     live: bool,
     bar: RefCell<Option<ProgressBar>>,
+    /// Whether the last thing told was that nothing is started.
+    waits: Cell<bool>,
     /// What the last session came to, so that a reason is not told twice.
     told: RefCell<String>,
 }
@@ -27,7 +29,13 @@ pub struct Reporter {
 impl Reporter {
     /// A reporter; a quiet one shows nothing.
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, live: io::stderr().is_terminal(), bar: RefCell::new(None), told: RefCell::default() }
+        Self {
+            quiet,
+            live: io::stderr().is_terminal(),
+            bar: RefCell::new(None),
+            waits: Cell::new(false),
+            told: RefCell::default(),
+        }
     }
 
     /// Shows one event.
@@ -35,10 +43,9 @@ impl Reporter {
         if self.quiet || !is_shown(event) {
             return;
         }
-        if matches!(event, Event::SessionEnded { .. })
-            && let Some(bar) = self.bar.borrow_mut().take()
-        {
-            bar.finish_and_clear();
+        // Nothing is told while nothing is started, so whatever comes next ends a wait.
+        if matches!(event, Event::SessionEnded { .. }) || self.waits.take() {
+            self.clear();
         }
         let text = words(event, &self.told.borrow());
         if let Event::SessionEnded { outcome, .. } = event {
@@ -48,25 +55,40 @@ impl Reporter {
             Some(bar) => bar.suspend(|| super::note(&text)),
             None => super::note(&text),
         }
-        if let (Event::SessionStarted { session, .. }, true) = (event, self.live) {
-            *self.bar.borrow_mut() = Some(live_line(session));
+        let live = match event {
+            Event::SessionStarted { session, .. } => {
+                Some(format!("at work; its output: {}stdout.log", record_of(session)))
+            }
+            Event::Waiting { until, .. } => Some(format!("waits until {until}; ctrl-c ends the run")),
+            _ => None,
+        };
+        self.waits.set(matches!(event, Event::Waiting { .. }));
+        if let Some(message) = live.filter(|_| self.live) {
+            *self.bar.borrow_mut() = Some(live_line(message));
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = self.bar.borrow_mut().take() {
+            bar.finish_and_clear();
         }
     }
 
     /// Says what the whole run came to, for whoever does not read JSON.
     pub fn close(&self, result: &RunResult) {
+        self.clear();
         if !self.quiet {
             super::note(&closing::words(result));
         }
     }
 }
 
-fn live_line(session: &SessionName) -> ProgressBar {
+fn live_line(message: String) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("  {spinner} {elapsed:>3}  {wide_msg}") {
         bar.set_style(style);
     }
-    bar.set_message(format!("at work; its output: {}stdout.log", record_of(session)));
+    bar.set_message(message);
     bar.enable_steady_tick(TICK);
     bar
 }
@@ -96,6 +118,8 @@ fn words(event: &Event, told: &str) -> String {
             let from = session.parent.as_ref().map(|run| format!(" (goes on from {run})")).unwrap_or_default();
             format!("\n[{count}] {} {doing} {}: {}{from}", session.role, session.task, session.title)
         }
+        Event::Verifying { command, is_baseline: false } => format!("    verifying: {command}"),
+        Event::Verifying { command, is_baseline: true } => format!("\n    verifying what was there before: {command}"),
         Event::AttemptStarted { attempt, .. } => format!("    attempt {attempt}"),
         Event::RetryDelayed { attempt, delay_ms, .. } => {
             format!(
@@ -110,6 +134,10 @@ fn words(event: &Event, told: &str) -> String {
                 true => format!("    ok {outcome}  ({seconds:.1} s)"),
                 false => format!("    !! {outcome}  ({seconds:.1} s)\n    look at {}", record_of(session)),
             }
+        }
+        Event::Waiting { until, seconds, why } => {
+            let why = if told.contains(why.as_str()) { String::new() } else { format!("    {why}\n") };
+            format!("{why}    nothing is started before {until} (in {seconds} s)")
         }
         Event::Committed { commit, subject } => format!("    commit {}  {subject}", commit.get(..10).unwrap_or(commit)),
         Event::WaitsForPerson { task, reason } => {
@@ -149,7 +177,9 @@ mod tests {
             Event::Committed { commit: "0123456789abcdef".to_owned(), subject: "Accept the parser".to_owned() };
         let events = [
             Event::RunStarted { tasks: 1, done: 0 },
+            Event::Verifying { command: "cargo test".to_owned(), is_baseline: true },
             Event::SessionStarted { session: session(), count: 3 },
+            Event::Verifying { command: "cargo test".to_owned(), is_baseline: false },
             ended("approved, done", true),
             commit,
         ];
@@ -157,7 +187,10 @@ mod tests {
         insta::assert_snapshot!(shown, @r"
         1 task, 0 done
 
+            verifying what was there before: cargo test
+
         [3] qa reviews S00-001: Parse the dates
+            verifying: cargo test
             ok approved, done  (1.2 s)
             commit 0123456789  Accept the parser
         ");
@@ -170,10 +203,14 @@ mod tests {
             task: "S00-001".parse().unwrap(),
             reason: format!("{reason}\nand a tail"),
         };
+        let pause =
+            |why: &str| Event::Waiting { until: "2026-11-30T03:05:12Z".to_owned(), seconds: 34, why: why.to_owned() };
         let shown = [
             words(&ended(outcome, false), ""),
             words(&waits("it changed a.txt"), outcome),
             words(&waits("used up its 12 sessions"), outcome),
+            words(&pause("it changed a.txt"), outcome),
+            words(&pause("usage limit"), outcome),
         ];
         insta::assert_snapshot!(shown.join("\n"), @r#"
             !! quarantined: it changed a.txt  (1.2 s)
@@ -181,6 +218,9 @@ mod tests {
             for you to answer: runner task answer S00-001 --text "…"
             S00-001 waits: used up its 12 sessions
             for you to answer: runner task answer S00-001 --text "…"
+            nothing is started before 2026-11-30T03:05:12Z (in 34 s)
+            usage limit
+            nothing is started before 2026-11-30T03:05:12Z (in 34 s)
         "#);
     }
 }

@@ -90,6 +90,12 @@ pub fn run(launch: &Launch, watched: &mut dyn Watched, signals: &Signals) -> Exe
     supervise(&mut || start(launch), &mut supervision, Owner::Guardian)
 }
 
+/// As [`run`], for a program that has no task: it ends by itself, at its time limit, or when a signal arrives.
+pub fn run_alone(launch: &Launch, signals: &Signals) -> ExecutionResult {
+    let mut supervision = Supervision { watched: None, signals, signals_before: 0, limits: launch.limits };
+    supervise(&mut || start(launch), &mut supervision, Owner::Guardian)
+}
+
 fn start(launch: &Launch) -> Result<Started, String> {
     let (streams, [stdout, stderr]) = Streams::open(&launch.scratch, [&launch.stdout, &launch.stderr], launch.output)
         .map_err(|error| with_causes(&error))?;

@@ -104,6 +104,29 @@ impl<'v> Fields<'v> {
         Some(texts)
     }
 
+    /// The list of commands under `key`.
+    pub fn commands(&mut self, key: &'static str) -> Option<Vec<Vec<String>>> {
+        let value = self.value(key)?;
+        self.commands_of(key, value)
+    }
+
+    /// The list of commands `value`, which stands under `key`: each a list of arguments, never a line for a shell.
+    pub fn commands_of(&mut self, key: &str, value: &Value) -> Option<Vec<Vec<String>>> {
+        let commands: Option<Vec<Vec<String>>> = value.as_array().and_then(|list| list.iter().map(texts_of).collect());
+        let has = |bad: fn(&String) -> bool| commands.iter().flatten().flatten().any(bad);
+        let problem = match &commands {
+            None => "must be a list of commands, each a list of texts, one for each argument (no shell line)",
+            Some(commands) if commands.iter().any(Vec::is_empty) => "holds an empty list; name the program",
+            Some(_) if has(String::is_empty) => "holds an empty argument; remove it",
+            Some(_) if has(|text| text.contains('\0')) => {
+                "holds a NUL character, which no program can be given; remove it"
+            }
+            Some(_) => return commands,
+        };
+        self.fault(key, problem);
+        None
+    }
+
     /// The name under `key`; a fault also if it is missing or malformed.
     pub fn required_name<T: FromStr<Err = BadName>>(&mut self, key: &'static str) -> Option<T> {
         self.require(key);
@@ -148,17 +171,13 @@ impl<'v> Fields<'v> {
         made
     }
 
-    /// A fault for each key nobody asked for: those in `later` are not supported yet, the others unknown.
-    pub fn finish(&mut self, later: &[&str]) {
+    /// A fault for each key nobody asked for.
+    pub fn finish(&mut self) {
         for key in self.map.keys() {
             if self.known.contains(&key.as_str()) {
                 continue;
             }
-            let problem = if later.contains(&key.as_str()) {
-                "is not supported by this version; remove it".to_owned()
-            } else {
-                unknown(key, &self.known)
-            };
+            let problem = unknown(key, &self.known);
             self.fault(key, problem);
         }
     }
@@ -225,9 +244,9 @@ mod tests {
 
     #[test]
     fn an_unknown_key_names_the_nearest_known_one() {
-        let faults = texts(r#"{"depnds_on": [], "DEPENDS_ON": [], "zebra": 1, "verify": 1}"#, |fields| {
+        let faults = texts(r#"{"depnds_on": [], "DEPENDS_ON": [], "zebra": 1}"#, |fields| {
             fields.texts("depends_on");
-            fields.finish(&["verify"]);
+            fields.finish();
         });
         assert_eq!(
             faults,
@@ -235,7 +254,6 @@ mod tests {
                 "x.json: key `depnds_on` is unknown; did you mean `depends_on`?",
                 "x.json: key `DEPENDS_ON` is unknown; did you mean `depends_on`?",
                 "x.json: key `zebra` is unknown; remove it, the keys here are depends_on",
-                "x.json: key `verify` is not supported by this version; remove it",
             ]
         );
     }

@@ -154,6 +154,7 @@ fn remediation_card(card: &TaskCard, issue: &Issue, id: TaskId) -> TaskCard {
         requirements: issue.requirements.clone(),
         depends_on: Vec::new(),
         priority: card.priority,
+        verify: Vec::new(),
         origin: Some(card.id.clone()),
     }
 }

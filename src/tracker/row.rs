@@ -83,6 +83,10 @@ pub enum Action {
     Quarantine,
     /// The coordinator undid a review whose session had changed files.
     Void,
+    /// A claim was given back since the agent's service takes nothing for a while: the session counts as none.
+    Limit,
+    /// A claim was given back since the agent's service failed: the task is tried again.
+    Retry,
     /// An event of an older schema that has no counterpart; its name is in the note.
     Other,
 }
@@ -171,7 +175,7 @@ pub struct Row {
     pub reviewer: Option<AgentId>,
     /// All agents that worked on it.
     pub agents: Vec<AgentId>,
-    /// How often an executor claimed it.
+    /// How often an executor claimed it, less the sessions that a usage limit ended.
     pub attempts: u32,
     /// Root-relative path of the text the next session is handed.
     pub handoff: Option<String>,
@@ -223,15 +227,36 @@ impl Row {
         text
     }
 
-    /// How many sessions the task used since a person last answered for it, over all roles.
+    /// How many sessions the task used since a person last answered for it, over all roles; one that a usage limit ended is
+    /// none.
     pub fn sessions(&self) -> u32 {
-        let since_answer = self.events.iter().rev().take_while(|event| event.action != Action::Answer);
-        u32::try_from(
-            since_answer
-                .filter(|event| matches!(event.action, Action::Claim | Action::Review | Action::FollowUp))
-                .count(),
-        )
-        .unwrap_or(u32::MAX)
+        let count = |wanted: fn(Action) -> bool| self.since_answer().filter(|event| wanted(event.action)).count();
+        let begun = count(|action| matches!(action, Action::Claim | Action::Review | Action::FollowUp));
+        // A limit's event follows the claim that it gives back, and no answer comes between them.
+        let ended_by_limit = count(|action| action == Action::Limit);
+        u32::try_from(begun.saturating_sub(ended_by_limit)).unwrap_or(u32::MAX)
+    }
+
+    /// Whose sessions began since a person last answered, the last one first; those that a usage limit ended too.
+    pub fn session_agents(&self) -> impl Iterator<Item = &str> {
+        let begins = |event: &&Event| matches!(event.action, Action::Claim | Action::Review);
+        self.since_answer().filter(begins).map(|event| event.agent.as_str())
+    }
+
+    /// How many sessions in a row, up to the last one that is over, ended because the agent's service failed.
+    pub fn retries(&self) -> usize {
+        let goes_on = |event: &&Event| {
+            matches!(
+                event.action,
+                Action::Claim | Action::Review | Action::FollowUp | Action::Release | Action::Limit | Action::Retry
+            )
+        };
+        self.events.iter().rev().take_while(goes_on).filter(|event| event.action == Action::Retry).count()
+    }
+
+    /// What happened since a person last answered, the last first.
+    fn since_answer(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().rev().take_while(|event| event.action != Action::Answer)
     }
 
     /// How many reviews of what was last submitted were undone since a person last answered.
@@ -255,6 +280,11 @@ impl Row {
     pub fn is_held(&self) -> bool {
         let is_reviewed = self.claim.as_ref().is_some_and(|claim| claim.work == Work::Review);
         self.status == Status::InProgress || (self.status == Status::Review && is_reviewed)
+    }
+
+    /// Whether an executor's session has submitted and the coordinator has not yet taken that for good.
+    pub fn is_submit_unsettled(&self) -> bool {
+        self.status == Status::Review && self.claim.as_ref().is_some_and(|claim| claim.work == Work::Claim)
     }
 
     /// Whether `agent`, sent to do `work`, has brought the task where its session ends.

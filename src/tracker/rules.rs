@@ -89,6 +89,8 @@ impl Change<'_> {
                 Ok(Done::new(Action::Escalate, reason))
             }
             Step::Release { note } => self.release(next, note),
+            Step::Limit { note } => self.give_back(next, Done::new(Action::Limit, note)),
+            Step::Retry { note } => self.give_back(next, Done::new(Action::Retry, note)),
             Step::Answer { handoff, still_blocked } => self.answer(next, handoff, still_blocked),
             Step::Unblock => self.unblock(next),
             Step::Wait { reason } => self.set_aside(next, reason),
@@ -210,7 +212,9 @@ impl Change<'_> {
     }
 
     fn release(&self, next: &mut Row, note: String) -> Result<Done, Refusal> {
-        next.status = self.held_status("be released")?;
+        // What an executor submitted is in the coordinator's hand until its claim is gone.
+        let is_undone = self.who == Actor::Coordinator && self.row.is_submit_unsettled();
+        next.status = if is_undone { Status::Todo } else { self.held_status("be released")? };
         let claim = self.row.claim.as_ref();
         match (self.who, claim) {
             (Actor::Session(agent), _) if claim.is_none_or(|claim| !claim.is_manual() || claim.agent != *agent) => {
@@ -232,6 +236,20 @@ impl Change<'_> {
         }
         next.claim = None;
         Ok(Done::new(Action::Release, note))
+    }
+
+    /// The coordinator gives back a claim whose agent's service did not serve.
+    fn give_back(&self, next: &mut Row, done: Done) -> Result<Done, Refusal> {
+        self.expect_coordinator("give back")?;
+        next.status = self.held_status("be given back")?;
+        if next.status == Status::Todo {
+            next.owner = None;
+            if done.action == Action::Limit {
+                next.attempts = next.attempts.saturating_sub(1);
+            }
+        }
+        next.claim = None;
+        Ok(done)
     }
 
     fn answer(&self, next: &mut Row, handoff: String, still_blocked: bool) -> Result<Done, Refusal> {

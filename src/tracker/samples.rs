@@ -55,6 +55,7 @@ pub(super) fn card(name: &str, depends_on: &[&str]) -> TaskCard {
         checks: Vec::new(),
         requirements: Vec::new(),
         priority: 0,
+        verify: Vec::new(),
         origin: name.rsplit_once("-r").map(|(origin, _)| id(origin)),
     }
 }

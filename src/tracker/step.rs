@@ -110,6 +110,16 @@ pub enum Step<'a> {
         /// Why.
         note: String,
     },
+    /// A claim is given back since the agent's service takes nothing for a while; it counts as none.
+    Limit {
+        /// What the service said.
+        note: String,
+    },
+    /// A claim is given back since the agent's service failed; the task is tried again.
+    Retry {
+        /// What the service said, and when the task is tried again.
+        note: String,
+    },
     /// A person answers an external wait.
     Answer {
         /// Root-relative path of the answer's text.

@@ -169,6 +169,19 @@ impl Snapshotter {
         Ok(Changes { changed, findings })
     }
 
+    /// The tree now, by the rules and against the index of `before`.
+    pub fn take_again(&mut self, before: &Snapshot) -> Result<Snapshot, SnapshotError> {
+        let root = self.open()?;
+        let moment = file_clock();
+        let (mut scan, _) = self.scan(root.as_fd(), &before.tracked, RuleSource::Frozen(&before.rules))?;
+        carry_over(&before.entries, &mut scan.entries, moment);
+        let is_needed: Vec<bool> = scan.entries.iter().map(|entry| entry.content.is_none()).collect();
+        read_contents(root.as_fd(), &mut scan, &is_needed);
+        self.known = Arc::new(scan.entries);
+        let (rules, tracked) = (Arc::clone(&before.rules), Arc::clone(&before.tracked));
+        Ok(Snapshot { entries: Arc::clone(&self.known), findings: scan.findings, dirty: Vec::new(), rules, tracked })
+    }
+
     fn open(&self) -> Result<OwnedFd, SnapshotError> {
         let fail = |source| SnapshotError::Root { path: self.options.root.clone(), source };
         folder::open_root(&self.options.root).map_err(fail)

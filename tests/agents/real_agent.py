@@ -9,8 +9,9 @@ the system allows it, it runs in a network namespace that has loopback only. Not
 No process is ended by this script but those that it started itself.
 
 Scenarios: `submit` (does the task, another session reviews it), `hang` (its tool leaves strays behind, then the model is silent
-until the time limit), `interrupt` (the same, until SIGINT for the coordinator), `unauthorized`, `rate_limit`, `usage_limit` (what
-the agent makes of the model's refusal is printed, not judged). After each, no process may be left.
+until the time limit), `interrupt` (the same, until SIGINT for the coordinator), `unauthorized` (the task waits for a person),
+`rate_limit`, `usage_limit` (the run stops with 75 and spends no attempt; with codex it says when its plan's limit ends). What other
+agents than codex and claude make of the model's refusal is printed, not judged. After each, no process may be left.
 """
 
 import argparse
@@ -35,6 +36,8 @@ HERE = Path(__file__).resolve().parent
 MARK = "RUNNER_AGENT_TRIAL"
 JUDGED = ("submit", "hang", "interrupt")
 REFUSED = ("unauthorized", "rate_limit", "usage_limit")
+# Whose refusals are judged.
+KNOWN = ("codex", "claude")
 PATIENCE = 240
 
 # What each agent is started with. `{url}` is the stub's address with the scenario, `{home}` the throw-away HOME.
@@ -54,7 +57,7 @@ AGENTS = {
         + ["--model", "claude-sonnet-4-5"],
         "environment": {
             "ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "test-key", "DISABLE_AUTOUPDATER": "1",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_MAX_RETRIES": "1",
         } | ({"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}),
     },
     "gemini": {
@@ -261,7 +264,7 @@ class Trial:
         (self.project / "docs/testing.md").write_text("")
         self.run(str(self.options.runner), "init")
         argv = [*self.agent.get("wrap", []), str(self.program), *map(self.fill, self.agent["argv"])]
-        config = {"argv": argv, "max_remediation_depth": 0, "kill_grace_seconds": 2, "max_sessions": 4}
+        config = {"argv": argv, "dialect": self.options.agent, "max_remediation_depth": 0, "kill_grace_seconds": 2, "max_sessions": 4}
         config["timeout_seconds"] = PATIENCE / 2 if self.name in ("submit", "interrupt") else self.options.hang_seconds
         if not self.agent.get("reviews", True):
             config["commands_by_role"] = {"reviewer": ["sh", str(self.command)]}
@@ -330,10 +333,28 @@ class Trial:
             raise Wrong(f"{told}\n{said}")
         if self.name == "interrupt" and told != (130, "interrupted", ["interrupted"]):
             raise Wrong(f"{told}\n{said}")
+        if self.name in REFUSED and self.options.agent in KNOWN:
+            self.judge_refusal(told[:2], result, said)
         bad = [record["run_id"] for record in records if record["teardown"]["destruction"] != "succeeded"]
         if bad:
             raise Wrong(f"the tree of {bad} was not destroyed")
         self.tell(told, records)
+
+    def judge_refusal(self, told, result, said):
+        """A refused login waits for a person; a limit costs no attempt, and its end is the one that the model stated."""
+        rows = [json.loads(path.read_text()) for path in (self.project / "state/tasks").glob("*/*.json")]
+        row = max(rows, key=lambda row: len(row["events"]))
+        actions = [event["action"] for event in row["events"]]
+        seen = f"{told}, row {row['status']} after {actions}, {row['attempts']} attempts, {result}\n{said}"
+        if self.name == "unauthorized":
+            if told != (3, "needs_input") or not row["external_wait"] or result["launched"] != 1:
+                raise Wrong(seen)
+            return
+        if told != (75, "limited") or actions != ["claim", "limit"] or row["attempts"] != 0:
+            raise Wrong(seen)
+        if self.name == "usage_limit" and self.options.agent == "codex" and "retry_at" not in result:
+            raise Wrong(seen)
+        print(f"  {self.name}: retry_at {result.get('retry_at')}")
 
     def tell(self, told, records):
         tokens, answers = stub.stated(self.folder / "stub", self.scenario)

@@ -60,6 +60,21 @@ impl Listener {
     /// Waits until an agent has said something.
     #[track_caller]
     pub fn wait(&mut self) {
+        self.next();
+    }
+
+    /// Waits until this word was among what was said from now on.
+    #[track_caller]
+    pub fn wait_for(&mut self, word: &str) {
+        let mut said = String::new();
+        while !said.contains(word) {
+            said.push_str(&self.next());
+        }
+    }
+
+    /// The next that is said.
+    #[track_caller]
+    fn next(&mut self) -> String {
         // While we hold a writing end too, an earlier speaker that is gone is no end of file to poll.
         let writing = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let _held = open(&self.path, writing, Mode::empty()).expect("a pipe with a reader can be opened");
@@ -71,6 +86,7 @@ impl Listener {
         let count = self.file.read(&mut buffer).expect("what was polled can be read");
         assert!(count > 0, "{} was closed", self.path.display());
         self.heard = true;
+        String::from_utf8_lossy(&buffer[..count]).into_owned()
     }
 
     /// Fails unless somebody held the pipe and now nobody does: the kernel closes a process's files when it ends.

@@ -19,11 +19,13 @@ pub(super) enum Deed {
     Answer,
     Wait,
     Quarantine,
+    Limit,
+    Retry,
     /// The coordinator settles a session that has ended.
     Settle,
 }
 
-pub(super) const DEEDS: [Deed; 12] = [
+pub(super) const DEEDS: [Deed; 14] = [
     Deed::Claim,
     Deed::Review,
     Deed::Submit,
@@ -35,6 +37,8 @@ pub(super) const DEEDS: [Deed; 12] = [
     Deed::Answer,
     Deed::Wait,
     Deed::Quarantine,
+    Deed::Limit,
+    Deed::Retry,
     Deed::Settle,
 ];
 
@@ -56,6 +60,10 @@ impl Model {
         self.status == Status::InProgress || (self.status == Status::Review && reviewed)
     }
 
+    fn is_submit_unsettled(&self) -> bool {
+        self.status == Status::Review && matches!(self.holder, Some((_, Work::Claim)))
+    }
+
     pub(super) fn allows(&self, deed: Deed, who: &str, dependencies_done: bool) -> bool {
         let (is_coordinator, is_agent) = (who == "coordinator", who.starts_with("auto-"));
         let is_person = !is_coordinator && !is_agent;
@@ -71,10 +79,12 @@ impl Model {
                 self.status == Status::Review && if holds { self.is_held() } else { is_new && is_person }
             }
             Deed::Stuck | Deed::NeedsPerson => self.is_held() && (holds || is_coordinator),
+            Deed::Release if self.is_submit_unsettled() => is_coordinator,
             Deed::Release => self.is_held() && (is_coordinator || (is_person && !held_by_agent)),
             Deed::Answer => is_person && is_free && self.status == Status::Blocked && self.needs_person,
             Deed::Wait => is_coordinator && is_free && matches!(self.status, Status::Todo | Status::Review),
             Deed::Quarantine => is_coordinator && held_by_agent,
+            Deed::Limit | Deed::Retry => is_coordinator && self.is_held(),
             Deed::Settle => is_coordinator && held_by_agent && !self.is_held(),
         }
     }
@@ -96,8 +106,13 @@ impl Model {
                 self.from = if self.status == Status::InProgress { Status::Todo } else { Status::Review };
                 self.status = Status::Blocked;
             }
-            Deed::Release => {
+            Deed::Limit | Deed::Retry => {
                 self.status = if self.status == Status::InProgress { Status::Todo } else { Status::Review };
+                self.holder = None;
+            }
+            Deed::Release => {
+                let is_executors = self.status == Status::InProgress || self.is_submit_unsettled();
+                self.status = if is_executors { Status::Todo } else { Status::Review };
                 self.holder = None;
             }
             Deed::Answer => {

@@ -176,8 +176,11 @@ fn only_who_holds_a_task_escalates_it_or_the_coordinator_for_it() {
 #[test]
 fn a_coordinators_session_is_released_by_the_coordinator_alone() {
     let step = |_: &AgentId| Step::Release { note: "interrupted".to_owned() };
-    let expected =
-        [(Standing::InProgress, "coordinator", Status::Todo), (Standing::UnderReview, "coordinator", Status::Review)];
+    let expected = [
+        (Standing::InProgress, "coordinator", Status::Todo),
+        (Standing::Submitted, "coordinator", Status::Todo),
+        (Standing::UnderReview, "coordinator", Status::Review),
+    ];
     assert_eq!(allowed(step), expected);
 }
 
@@ -336,6 +339,56 @@ fn an_attempt_is_an_executors_claim_and_a_session_is_any_claim_since_the_last_an
     let step = Step::Answer { handoff: "h".to_owned(), still_blocked: false };
     let row = apply_as(&row, Actor::Person(&agent("ann")), step).unwrap();
     assert_eq!((row.attempts, row.sessions()), (1, 0));
+}
+
+#[test]
+fn a_claim_is_given_back_by_the_coordinator_alone_where_the_service_does_not_serve() {
+    let expected =
+        [(Standing::InProgress, "coordinator", Status::Todo), (Standing::UnderReview, "coordinator", Status::Review)];
+    assert_eq!(allowed(|_| Step::Limit { note: "until noon".to_owned() }), expected);
+    assert_eq!(allowed(|_| Step::Retry { note: "it failed".to_owned() }), expected);
+}
+
+#[test]
+fn a_limit_spends_neither_attempt_nor_session_and_a_retry_both() {
+    let limit = || Step::Limit { note: "until noon".to_owned() };
+    let retry = || Step::Retry { note: "it failed".to_owned() };
+    for (standing, step, attempts, sessions) in [
+        (Standing::InProgress, limit(), 0, 0),
+        (Standing::UnderReview, limit(), 1, 1),
+        (Standing::InProgress, retry(), 1, 1),
+        (Standing::UnderReview, retry(), 1, 2),
+    ] {
+        let row = apply_as(&row_at(standing), Actor::Coordinator, step.clone()).unwrap();
+        assert_eq!((row.attempts, row.sessions()), (attempts, sessions), "{standing:?} {step:?}");
+        assert_eq!((&row.claim, row.owner.is_some()), (&None, standing == Standing::UnderReview), "{step:?}");
+        assert!(row.session_agents().any(|name| name == "auto-a"), "what it used is counted all the same");
+    }
+}
+
+#[test]
+fn only_failures_of_the_service_in_a_row_count_as_retries() {
+    let a_session_ends = |row: &Row, name: &str, step: Step<'_>| {
+        let claim = claim_of(name, Work::Claim, Some("hash"));
+        let agent = agent(name);
+        let held = apply_as(row, Actor::Session(&agent), Step::Claim { claim, waiting_for: &[] }).unwrap();
+        Row { claim: None, ..apply_as(&held, Actor::Coordinator, step).unwrap() }
+    };
+    let note = || "it failed".to_owned();
+    let mut row = Row::default();
+    for (name, step, retries) in [
+        ("auto-b", Step::Retry { note: note() }, 1),
+        ("auto-c", Step::Limit { note: note() }, 1),
+        ("auto-d", Step::Release { note: note() }, 1),
+        ("auto-e", Step::Retry { note: note() }, 2),
+        ("auto-f", Step::Escalate { reason: note(), handoff: "h".to_owned(), blocker: Blocker::Person }, 0),
+    ] {
+        row = a_session_ends(&row, name, step);
+        assert_eq!(row.retries(), retries, "{name}");
+    }
+    let answer = Step::Answer { handoff: "h".to_owned(), still_blocked: false };
+    row = apply_as(&row, Actor::Person(&agent("ann")), answer).unwrap();
+    assert_eq!(a_session_ends(&row, "auto-g", Step::Retry { note: note() }).retries(), 1);
 }
 
 #[test]

@@ -1,0 +1,383 @@
+//! The coordinator's own commands on what an executor submits: what they find, what they may not do, and what a signal or a kill
+//! in the middle of them leaves.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Project, Signal, assert_says};
+
+/// A command that is a shell script.
+fn sh(script: &str) -> Value {
+    json!(["/bin/sh", "-c", script])
+}
+
+/// Finds fault with work that says "bad", and with nothing that is there before.
+const NO_BAD: &str = "if grep -rq bad src 2>/dev/null; then echo 'there is a bad word' >&2; exit 3; fi";
+
+/// A project whose work is verified by these scripts.
+fn verified(scripts: &[&str]) -> Project {
+    let verify: Vec<Value> = scripts.iter().map(|script| sh(script)).collect();
+    Project::builder().stage("S00", 1).config(json!({"verify": verify})).build()
+}
+
+/// The record of the session that came `place`th.
+fn record(project: &Project, place: usize) -> Value {
+    project.run_json(&project.sessions()[place].agent)
+}
+
+/// What each command of a session's verification came to.
+fn failures(record: &Value) -> Vec<Value> {
+    let commands = record["verification"]["commands"].as_array().cloned().unwrap_or_default();
+    commands.iter().map(|command| command["failed"].clone()).collect()
+}
+
+#[test]
+fn a_new_failure_sends_the_work_back_with_command_status_and_output() {
+    let project = verified(&[NO_BAD]);
+    project.agent_on(&[(
+        "*/claim",
+        "cat >\"$NOTES/prompt-$RUNNER_AGENT_ID\"; if seen first; then write src/S00-001/out.txt good; submit; else write src/S00-001/out.txt bad; submit; fi",
+    )]);
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"], "nobody reviewed what fails");
+    let events = project.events("S00-001");
+    let reject = events.iter().find(|event| event["action"] == "reject").expect("a rejection");
+    assert_eq!(reject["agent"], "coordinator");
+    let words = ["verification failed", "grep -rq bad", "exit status 3", "there is a bad word"];
+    assert_says(reject["note"].as_str().unwrap(), &words);
+    let sessions = project.sessions();
+    assert_says(&project.note(&format!("prompt-{}", sessions[1].agent)), &words);
+    let rejected = &project.log()[2];
+    assert_eq!(project.trailer(rejected, "Action"), "reject");
+    assert_eq!(
+        project.files_of(rejected).iter().filter(|file| file.starts_with("src/")).count(),
+        1,
+        "the work is kept"
+    );
+    let first = record(&project, 0);
+    assert_eq!((first["outcome"].as_str(), first["failed_stage"].as_str()), (Some("failed"), Some("judgement")));
+    assert_eq!(failures(&first), [json!("new")]);
+    assert_eq!(first["verification"]["commands"][0]["ended"], "ended with exit status 3");
+    let log = format!("state/runs/{}/1/verify-1.err.log", sessions[0].agent);
+    assert_says(&project.read(&log), &["there is a bad word"]);
+    assert_eq!(failures(&record(&project, 1)), [Value::Null]);
+    project.assert_clean();
+}
+
+#[test]
+fn a_failure_stays_new_although_the_work_that_brought_it_was_kept() {
+    let project = verified(&[NO_BAD]);
+    project.agent_on(&[(
+        "*/claim",
+        "if seen first; then if seen second; then write src/S00-001/out.txt good; submit; else write src/S00-001/more.txt x; submit; fi
+         else write src/S00-001/out.txt bad; submit; fi",
+    )]);
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    assert_eq!(failures(&record(&project, 1)), [json!("new")], "the checkpoint made nothing old");
+    project.assert_clean();
+}
+
+#[test]
+fn an_old_failure_is_stated_and_rejects_nothing() {
+    let project = verified(&["echo 'broken since ever'; exit 2", "exit 0"]);
+    project.agent_on(&[("*/review", "cat >\"$NOTES/prompt\"; approve")]);
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/review"]);
+    let prompt = project.note("prompt");
+    assert_says(&prompt, &["failed before the session", "exit status 2", "broken since ever", "`: passed"]);
+    let verification = &record(&project, 0)["verification"];
+    assert_eq!(failures(&record(&project, 0)), [json!("old"), Value::Null]);
+    assert_eq!(verification["before"].as_array().map(Vec::len), Some(2), "it was found out before the session");
+    assert_eq!(verification["baseline"], project.log()[2].as_str());
+    project.assert_clean();
+}
+
+#[test]
+fn what_failed_before_is_found_out_once_and_then_known_from_accepted_work() {
+    let project = Project::tasks(3);
+    let count = project.outside("notes/count");
+    project.config(&json!({"verify": [sh(&format!("echo \"$RUNNER_ACTION\" >>'{}'", count.display()))]}));
+    project.run(&["--max-sessions", "3"]).stopped(0, "session_limit");
+    project.run(&[]).complete();
+    assert_eq!(project.note("count").lines().count(), 1 + 3, "one before all, one for each submit");
+    // Somebody else's commit may change anything.
+    project.write("src/other.txt", "x");
+    project.commit_all("Change something by hand");
+    let card = project.write_outside("card.json", &Project::new_card("S00", "S00-009").to_string());
+    assert_eq!(project.run(&["task", "add", "--card", &card, "--as", "ada"]).code, Some(0));
+    project.run(&[]).complete();
+    assert_eq!(project.note("count").lines().count(), 4 + 2);
+}
+
+#[test]
+fn what_the_commands_change_is_kept_aside_and_put_back() {
+    let deed = "if test -e src/S00-001/out.txt; then echo mine >src/S00-001/out.txt; rm -f src/S00-001/gone.txt src/S00-001/link;
+        rm -rf lib; ln -s docs lib; echo more >>README.md; mkdir -p new/deep; echo new >new/deep/file; mkfifo new/pipe;
+        git add -A; rm -rf src/S00-001/folder; echo file >src/S00-001/folder; echo built >built.o; fi";
+    let project = Project::builder()
+        .stage("S00", 1)
+        .file("lib/keep.txt", "keep\n")
+        .file("src/S00-001/old.txt", "old\n")
+        .ignore("*.o\n")
+        .config(json!({"verify": [sh(deed)]}))
+        .build();
+    let body = "work; write src/S00-001/gone.txt here; write src/S00-001/folder/x y; ln -s out.txt src/S00-001/link;
+        chmod 755 src/S00-001/gone.txt; rm src/S00-001/old.txt; submit";
+    project.agent_on(&[("*/claim", body)]);
+    project.run(&[]).complete();
+    assert_eq!(project.read("src/S00-001/out.txt"), "work of S00-001\n");
+    assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001");
+    assert_eq!(project.at_head("src/S00-001/folder/x"), "y");
+    let tree = project.git(&["ls-tree", "-r", "HEAD"]);
+    assert!(!tree.contains("old.txt") && !tree.contains("new/"), "{tree}");
+    for (mode, name) in [("100755", "src/S00-001/gone.txt"), ("120000", "src/S00-001/link"), ("100644", "lib/keep.txt")]
+    {
+        assert!(tree.lines().any(|line| line.starts_with(mode) && line.ends_with(name)), "{mode} {name}: {tree}");
+    }
+    assert_eq!(
+        (project.read("lib/keep.txt"), project.read("README.md")),
+        ("keep\n".to_owned(), "# Sample\n".to_owned())
+    );
+    assert!(project.exists("built.o") && !project.exists("new"), "only what git ignores stays");
+    let folder = format!("state/runs/{}/1/verify/tree", project.sessions()[0].agent);
+    assert_eq!(project.read(&format!("{folder}/src/S00-001/out.txt")), "mine\n");
+    assert_eq!(project.read(&format!("{folder}/new/deep/file")), "new\n");
+    assert_says(
+        &record(&project, 0)["verification"]["changed"].to_string(),
+        &["README.md", "new/deep/file", "deleted"],
+    );
+    project.assert_clean();
+}
+
+#[test]
+fn commands_that_touch_what_only_the_coordinator_may_fail_by_name() {
+    for (deed, name) in [
+        ("sed -i 's/review/done/' state/tasks/S00/S00-001.json", "state/tasks/S00/S00-001.json"),
+        ("echo '{}' >planning/tasks/S00-001.json", "planning/tasks/S00-001.json"),
+        ("git config core.hooksPath /tmp", ".git/config"),
+        ("git commit -q --allow-empty -m 'By a test'", ".git/refs/heads/main"),
+        ("echo 'Nice words for all of it' >state/commit_messages/$RUNNER_AGENT_ID.txt", "state/commit_messages/"),
+    ] {
+        let project = verified(&[&format!("test ! -e src/S00-001/touch || {{ {deed}; }}")]);
+        project.agent_on(&[(
+            "*/claim",
+            "if seen first; then rm -f src/S00-001/touch; work; submit; else write src/S00-001/touch x; submit; fi",
+        )]);
+        let head = project.head();
+        project.run(&["--max-sessions", "1"]).stopped(0, "session_limit");
+        assert_says(&project.told("S00-001"), &["verification failed", name]);
+        assert_eq!(project.status_of("S00-001"), "todo");
+        assert_eq!(project.git(&["rev-parse", "HEAD~1"]), head, "one commit, by the coordinator");
+        project.assert_clean();
+        project.run(&[]).complete();
+        project.assert_clean();
+    }
+}
+
+#[test]
+fn commands_that_touch_it_before_any_work_stop_the_run_before_a_claim() {
+    let project = verified(&["echo x >>planning/stages/S00.json"]);
+    let reason = project.run(&["-q"]).refused();
+    assert_says(&reason, &["verify", "planning/stages/S00.json"]);
+    assert_eq!((project.row("S00-001"), project.steps()), (Value::Null, Vec::new()));
+    project.assert_clean();
+}
+
+#[test]
+fn a_command_that_is_killed_cannot_start_or_takes_too_long_has_failed() {
+    let project = Project::builder()
+        .stage("S00", 1)
+        .file("src/S00-001/check", "#!/bin/sh\n")
+        .config(json!({"timeout_seconds": 20, "verify": [
+            sh("test ! -e src/S00-001/out.txt || kill -KILL $$"), ["src/S00-001/check"],
+            sh("test ! -e src/S00-001/out.txt || exec sleep 600"),
+        ]}))
+        .build();
+    project.chmod("src/S00-001/check", 0o755);
+    project.commit_all("Make it a program");
+    project.agent_on(&[("*/claim", "work; rm src/S00-001/check; submit")]);
+    project.run(&["--max-sessions", "1"]).stopped(0, "session_limit");
+    let told = project.told("S00-001");
+    assert_says(&told, &["SIGKILL", "`src/S00-001/check` could not start", "time limit after 20 s"]);
+    assert_eq!(failures(&record(&project, 0)), [json!("new"), json!("new"), json!("new")]);
+}
+
+#[test]
+fn commands_get_the_sessions_environment_without_its_secret_and_leave_no_process() {
+    let project = Project::new();
+    let (notes, pipe) = (project.outside("notes/env"), project.outside("pipes/stray"));
+    let mut stray = project.listener("stray");
+    let script = format!(
+        "test -e src/S00-001/out.txt || exit 0; env >'{}'; cat >>'{0}'; cat /proc/$PPID/environ >>'{0}' 2>/dev/null
+         setsid sh -c 'trap \"\" TERM HUP; exec 9>{}; echo up >&9; echo ready >\"$0\"; exec sleep 600' '{2}' & read -r x <'{2}'",
+        notes.display(),
+        pipe.display(),
+        project.pipe("ready").display()
+    );
+    project
+        .config(&json!({"verify": [sh(&script)], "environment": {"by_role": {"backend": {"set": {"MARK": "yes"}}}}}));
+    project.agent_on(&[("*/claim", "note token \"$RUNNER_TOKEN\"; honest")]);
+    project.run(&[]).complete();
+    let env = project.note("env");
+    assert_says(&env, &["RUNNER_TASK_ID=S00-001", "RUNNER_ROLE=backend", "MARK=yes"]);
+    assert!(!env.contains(project.note("token").trim()) && !env.contains("RUNNER_TOKEN="), "{env}");
+    stray.wait();
+    stray.assert_ended();
+}
+
+#[test]
+fn no_secret_gets_from_the_output_of_a_command_into_handoff_or_commit() {
+    let project = verified(&["test ! -e src/S00-001/out.txt || { echo \"key $SERVICE_KEY.\"; exit 1; }"]);
+    project.run_with(&["--max-sessions", "1"], &[("SERVICE_KEY", "hush-hush-4711")]).stopped(0, "session_limit");
+    assert_says(&project.told("S00-001"), &["key [redacted]."]);
+    let committed = project.git(&["log", "-p", "--all"]);
+    assert!(!committed.contains("hush-hush-4711") && !record(&project, 0).to_string().contains("hush-hush-4711"));
+}
+
+#[test]
+fn a_card_and_a_role_have_commands_of_their_own() {
+    let project = Project::tasks(2);
+    let log = project.outside("notes/ran").display().to_string();
+    let say = |word: &str| sh(&format!("echo $RUNNER_TASK_ID {word} >>'{log}'"));
+    project
+        .config(&json!({"verify": {"all": [say("all")], "by_role": {"frontend": [say("role")], "qa": [say("qa")]}}}));
+    project.edit_card("S00-002", &json!({"role": "frontend", "verify": [say("card"), say("all")]}));
+    project.commit_all("Give the second task a command");
+    project.run(&[]).complete();
+    let ran = project.note("ran");
+    let of = |task: &str| ran.lines().filter_map(|line| line.strip_prefix(task)).collect::<String>();
+    assert_eq!(of("S00-001"), " all all", "once before, once after");
+    assert_eq!(of("S00-002"), " role card all role card", "known from accepted work, then each once");
+}
+
+/// A run whose verification says `tell working` and waits.
+fn held(project: &Project) -> (support::Running, support::Gate) {
+    let gate = project.gate("hold");
+    let mut working = project.listener("working");
+    let (said, wait) = (project.outside("pipes/working"), project.outside("pipes/hold"));
+    let script = format!(
+        "test -e src/S00-001/out.txt || exit 0; test -e '{0}' && exit 0; : >'{0}'; echo up >'{1}'; read -r x <'{2}'",
+        project.outside("notes/once").display(),
+        said.display(),
+        wait.display()
+    );
+    project.config(&json!({"verify": [sh(&script)]}));
+    let run = project.spawn(&[]);
+    working.wait();
+    (run, gate)
+}
+
+#[test]
+fn a_signal_during_verification_accepts_nothing_and_keeps_the_work() {
+    let project = Project::new();
+    let (run, _gate) = held(&project);
+    run.signal(Signal::INT);
+    run.wait().stopped(128 + 2, "interrupted");
+    assert_eq!(project.status_of("S00-001"), "todo", "nothing was verified, so nothing is for review");
+    assert_eq!(project.row("S00-001")["claim"], Value::Null);
+    assert_eq!(project.trailer("HEAD", "Action"), "interrupt");
+    assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001");
+    project.assert_clean();
+    project.agent_on(&[("*/claim", "write src/S00-001/more.txt x; submit")]);
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    project.assert_clean();
+}
+
+#[test]
+fn a_kill_during_verification_leaves_a_submit_that_nobody_takes_for_verified() {
+    let project = Project::new();
+    let (run, _gate) = held(&project);
+    run.signal(Signal::KILL);
+    assert_eq!(run.wait().signal, Some(9));
+    project.agent_on(&[("*/claim", "write src/S00-001/more.txt x; submit")]);
+    let finished = project.run(&[]);
+    finished.complete();
+    assert_says(&finished.stderr, &["recovered", "nobody had verified"]);
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    assert_eq!(project.trailer(&project.log()[2], "Action"), "recover");
+    project.assert_clean();
+}
+
+#[test]
+fn a_signal_before_the_first_session_ends_the_run_without_a_claim() {
+    let project = Project::new();
+    let _gate = project.gate("hold");
+    let mut working = project.listener("working");
+    let (said, wait) = (project.outside("pipes/working"), project.outside("pipes/hold"));
+    project
+        .config(&json!({"verify": [sh(&format!("echo up >'{}'; read -r x <'{}'", said.display(), wait.display()))]}));
+    let run = project.spawn(&[]);
+    working.wait();
+    run.signal(Signal::TERM);
+    run.wait().stopped(128 + 15, "interrupted");
+    assert_eq!((project.row("S00-001"), project.steps()), (Value::Null, Vec::new()));
+    assert_eq!(project.records().len(), 0);
+    project.assert_clean();
+}
+
+#[test]
+fn what_cannot_be_run_here_is_refused_before_any_claim() {
+    for (patch, words) in [
+        (json!({"verify": [["no-such-program-4711", "x"]]}), ["runner.local.json", "no-such-program-4711"]),
+        (json!({"verify": [["/nonexistent/tool"]]}), ["runner.local.json", "/nonexistent/tool"]),
+        (json!({"verify": {"by_role": {"qa": [["make", "REPLACE_ME"]]}}}), ["runner.local.json", "REPLACE_ME"]),
+        (json!({"verify": ["make test"]}), ["key `verify`", "list of commands"]),
+    ] {
+        let project = Project::new();
+        project.config(&patch);
+        project.refuses(&[], &words);
+    }
+    let project = Project::builder().stage("S00", 1).card("S00-001", json!({"verify": [["no-such-program"]]})).build();
+    project.refuses(&[], &["planning/tasks/S00-001.json", "no-such-program"]);
+    assert_says(&project.run(&["--dry-run"]).json()["configuration_error"].to_string(), &["no-such-program"]);
+}
+
+#[test]
+fn the_same_command_for_work_and_review_is_refused_by_both_roles_where_it_may_not_be() {
+    let project = Project::builder().stage("S00", 1).config(json!({"reviewer_differs": true})).build();
+    project.refuses(&[], &["S00-001", "backend", "qa", "reviewer_differs"]);
+    let argv = serde_json::from_str::<Value>(&project.read("runner.local.json")).unwrap()["argv"].clone();
+    let other: Vec<Value> = argv.as_array().unwrap().iter().cloned().chain([json!("critic")]).collect();
+    project.config(&json!({"commands_by_role": {"qa": other}}));
+    project.run(&[]).complete();
+}
+
+#[test]
+fn in_a_work_tree_of_its_own_the_work_is_verified_and_put_back_there() {
+    let deed = format!(
+        "{NO_BAD}; test ! -e src/S00-001/out.txt || {{ echo mine >src/S00-001/out.txt; echo x >>README.md; echo x >stray; }}"
+    );
+    let project = verified(&[&deed]);
+    project.config(&json!({"workspace": {"mode": "worktree"}}));
+    project.agent_on(&[(
+        "*/claim",
+        "if seen first; then write src/S00-001/out.txt good; submit; else write src/S00-001/out.txt bad; submit; fi",
+    )]);
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    assert_eq!(project.at_head("src/S00-001/out.txt"), "good");
+    assert!(!project.git(&["ls-tree", "-r", "HEAD"]).contains("stray"));
+    assert_says(&record(&project, 1)["verification"]["changed"].to_string(), &["README.md", "stray"]);
+    project.assert_clean();
+}
+
+#[test]
+fn verification_that_always_fails_waits_for_a_person_like_any_other_rejection() {
+    let project = verified(&[NO_BAD]);
+    project.agent_on(&[("*/claim", "write \"src/S00-001/$RUNNER_AGENT_ID\" bad; submit")]);
+    assert_eq!(project.run(&[]).stopped(3, "needs_input")["launched"], 3);
+    assert_says(&project.waits("S00-001"), &["was rejected 3 times in a row", "verification failed"]);
+}
+
+#[test]
+fn without_git_every_failure_counts_and_the_sessions_work_is_put_back() {
+    let project = Project::builder().stage("S00", 1).config(json!({"verify": [sh(NO_BAD)]})).without_git().build();
+    project.agent_on(&[(
+        "*/claim",
+        "if seen first; then write src/S00-001/out.txt good; submit; else write src/S00-001/out.txt bad; submit; fi",
+    )]);
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+}
