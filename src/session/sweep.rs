@@ -17,7 +17,7 @@ use super::handle::Handle;
 use super::process_table::{self, Row, Unreadable};
 use super::result::LeakedProcess;
 use super::tree::WAITED_FOR;
-use super::wait::wait;
+use super::wait::{is_readable, wait};
 use crate::ids::hex;
 
 /// The variable a session's processes carry their secret in.
@@ -28,6 +28,9 @@ pub(crate) const GUARDIAN_VARIABLE: &str = "RUNNER_GUARDIAN_OF";
 const GRACE: Duration = Duration::from_secs(2);
 /// What is still there after this, in uninterruptible sleep, is reported instead of waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many looks in a row have to find nothing: one can miss a process that forks and exits all the time.
+const CLEAN_LOOKS: u32 = 3;
 
 /// How often whoever was created during a look is followed; a machine on which that never ends has its own troubles.
 const FOLLOWED: usize = 100;
@@ -61,15 +64,23 @@ pub fn sweep(leftovers: &Leftovers<'_>) -> Swept {
     await_guardians(leftovers.token_hash);
     let started = Instant::now();
     let mut found = Found::new();
-    freeze_and_ask(leftovers, &mut found);
+    let mut held = freeze_and_ask(leftovers, &mut found);
+    let mut clean = 0;
     loop {
         let asking = started.elapsed() < GRACE;
-        let round = if asking { ask(leftovers, &mut found) } else { kill(leftovers, &mut found) };
-        if (round.matching.is_empty() && round.is_complete) || started.elapsed() >= PATIENCE {
-            return Swept::new(found, &round);
+        let mut round = if asking { ask(leftovers, &mut found) } else { kill(leftovers, &mut found) };
+        round.matching.retain(|handle| !held.iter().any(|known| id(known) == id(handle)));
+        held.append(&mut round.matching);
+        // One that is ending has no environment any more, but may still have its files open.
+        held.retain(|handle| handle.descriptor().is_some_and(|descriptor| !is_readable(descriptor)));
+        clean = if held.is_empty() && round.is_complete { clean + 1 } else { 0 };
+        if clean >= CLEAN_LOOKS || started.elapsed() >= PATIENCE {
+            return Swept::new(found, &held, &round);
         }
-        let at_most = if asking { GRACE.saturating_sub(started.elapsed()) } else { FALLBACK };
-        wait(round.matching.iter().filter_map(Handle::descriptor).take(WAITED_FOR), Some(at_most));
+        if !held.is_empty() {
+            let at_most = if asking { GRACE.saturating_sub(started.elapsed()) } else { FALLBACK };
+            wait(held.iter().filter_map(Handle::descriptor).take(WAITED_FOR), Some(at_most));
+        }
     }
 }
 
@@ -107,8 +118,8 @@ fn is_guardian(pid: i32, token_hash: &str) -> bool {
 type Found = BTreeMap<(i32, u64), (LeakedProcess, bool)>;
 
 impl Swept {
-    fn new(found: Found, last: &Round) -> Self {
-        let alive: BTreeSet<(i32, u64)> = last.matching.iter().map(id).collect();
+    fn new(found: Found, held: &[Handle], last: &Round) -> Self {
+        let alive: BTreeSet<(i32, u64)> = held.iter().map(id).collect();
         let (left, ended): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(id, (_, refused))| *refused || alive.contains(id));
         let named = |part: Vec<(_, (LeakedProcess, bool))>| part.into_iter().map(|(_, (process, _))| process).collect();
@@ -143,7 +154,7 @@ fn request(handle: &Handle) -> bool {
 
 /// Stops everything, until nothing new is found, and only then asks all of it to end: a shell whose child ended first would
 /// go on with its next line.
-fn freeze_and_ask(leftovers: &Leftovers<'_>, found: &mut Found) {
+fn freeze_and_ask(leftovers: &Leftovers<'_>, found: &mut Found) -> Vec<Handle> {
     let started = Instant::now();
     loop {
         let known = found.len();
@@ -160,7 +171,7 @@ fn freeze_and_ask(leftovers: &Leftovers<'_>, found: &mut Found) {
             for handle in &round.matching {
                 let _gone_already = handle.signal(Signal::CONT);
             }
-            return;
+            return round.matching;
         }
     }
 }
