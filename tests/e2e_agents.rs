@@ -95,7 +95,7 @@ fn an_agents_name_is_enough_to_start_it_and_its_figures_are_on_record() {
     assert_eq!(codex["final_message"], json!({"bytes": 9, "truncated": false}));
     assert_eq!((&claude["tokens"]["input"], &claude["tokens"]["reasoning"]), (&whole(44070), &unknown()));
     assert_eq!(claude["cost"], json!({"micro_dollars": 143_726, "known": true, "complete": true}));
-    assert!(claude["schema"].as_u64() >= Some(4), "from then on figures are on record: {claude}");
+    assert_eq!(claude["schema"], runner::evidence::RECORD_SCHEMA);
 }
 
 #[test]
@@ -103,7 +103,9 @@ fn claude_is_interrupted_and_what_it_prints_while_it_cleans_up_is_read() {
     let agents = Agents::of("claude", "codex");
     agents.project.config(&json!({"exit_grace_seconds": 0, "kill_grace_seconds": 60}));
     let end = print(&CLAUDE_END.replace("\"subtype\":\"success\"", "\"subtype\":\"error_during_execution\""));
-    agents.stands_in("claude", &format!("trap \"$(cat <<'E'\n{end}; exit 1\nE\n)\" INT; WORK; sleep 600"));
+    // A shell can hear a signal just before it begins to wait for a command; it acts on that when the command is over.
+    let work_on = "while :; do sleep 1; done";
+    agents.stands_in("claude", &format!("trap \"$(cat <<'E'\n{end}; exit 1\nE\n)\" INT; WORK; {work_on}"));
     agents.stands_in("codex", "WORK");
     agents.run(&[]).complete();
     let claude = &agents.records()[0];

@@ -1,5 +1,7 @@
 //! The agent's last words, in bounded memory.
 
+use std::collections::VecDeque;
+
 /// How much of a final message is kept: its newest end, in bytes.
 pub const MESSAGE_KEPT: usize = 1 << 20;
 
@@ -15,7 +17,7 @@ pub struct FinalMessage {
 /// A text that is being gathered, of which the newest end is kept.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
-    bytes: Vec<u8>,
+    bytes: VecDeque<u8>,
     truncated: bool,
 }
 
@@ -23,12 +25,11 @@ impl Tail {
     /// Adds to its end.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let newest = &bytes[bytes.len().saturating_sub(MESSAGE_KEPT)..];
-        self.truncated |= newest.len() < bytes.len();
-        self.bytes.extend_from_slice(newest);
-        // Cut rarely, so that many small pieces cost no more than their length.
-        if self.bytes.len() > 2 * MESSAGE_KEPT {
-            self.cut();
-        }
+        // What has to go goes first, so that there never is room for more than is kept.
+        let over = (self.bytes.len() + newest.len()).saturating_sub(MESSAGE_KEPT);
+        self.truncated |= newest.len() < bytes.len() || over > 0;
+        self.bytes.drain(..over);
+        self.bytes.extend(newest);
     }
 
     /// Begins anew.
@@ -42,21 +43,13 @@ impl Tail {
         self.truncated = true;
     }
 
-    fn cut(&mut self) {
-        let over = self.bytes.len().saturating_sub(MESSAGE_KEPT);
-        if over > 0 {
-            self.bytes.drain(..over);
-            self.truncated = true;
-        }
-    }
-
     /// The text; nothing if it is blank.
     pub(super) fn finish(mut self) -> Option<FinalMessage> {
-        self.cut();
+        let bytes = self.bytes.make_contiguous();
         // At most three bytes are the rest of a character that was cut.
         let rest =
-            if self.truncated { self.bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
-        let text = String::from_utf8_lossy(&self.bytes[rest..]).trim().to_owned();
+            if self.truncated { bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
+        let text = String::from_utf8_lossy(&bytes[rest..]).trim().to_owned();
         (!text.is_empty()).then_some(FinalMessage { text, truncated: self.truncated })
     }
 }

@@ -178,3 +178,12 @@ impl Default for Config {
         read::defaults()
     }
 }
+
+/// What a text is read as, for the tests of its parts; its faults as lines, without the file.
+#[cfg(test)]
+fn parsed(json: &str) -> Result<Config, String> {
+    Config::parse(Path::new("x.json"), json.as_bytes()).map_err(|error| match error {
+        ConfigError::Faults(faults) => faults.iter().map(|fault| fault.text.clone()).collect::<Vec<_>>().join("\n"),
+        other => other.to_string(),
+    })
+}

@@ -104,17 +104,8 @@ fn is_variable(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::config::{Config, ConfigError};
-
-    fn parsed(json: &str) -> Result<Config, String> {
-        Config::parse(Path::new("x.json"), json.as_bytes()).map_err(|error| match error {
-            ConfigError::Faults(faults) => faults.iter().map(|fault| fault.text.clone()).collect::<Vec<_>>().join("\n"),
-            other => other.to_string(),
-        })
-    }
+    use crate::config::parsed;
 
     #[test]
     fn what_is_left_out_has_its_default() {

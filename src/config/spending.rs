@@ -97,17 +97,8 @@ fn action(value: &Value, at_most: Duration) -> Option<OnLimit> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::config::{Config, ConfigError};
-
-    fn parsed(json: &str) -> Result<Config, String> {
-        Config::parse(Path::new("x.json"), json.as_bytes()).map_err(|error| match error {
-            ConfigError::Faults(faults) => faults.iter().map(|fault| fault.text.clone()).collect::<Vec<_>>().join("\n"),
-            other => other.to_string(),
-        })
-    }
+    use crate::config::parsed;
 
     #[test]
     fn at_a_limit_a_run_stops_unless_it_is_told_to_wait() {

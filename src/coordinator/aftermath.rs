@@ -16,7 +16,7 @@ use crate::workspace::lease::{Contamination, End};
 use crate::workspace::{Area, ChangeKind, Changes, GuardedPath, Scope, Tampering, violations};
 
 use super::Run;
-use super::claim::Held;
+use super::claim::{self, Held};
 use super::failure::Failure;
 use super::ground::Ground;
 use super::memo::is_own;
@@ -130,11 +130,7 @@ pub(super) fn examine(
     }
     let changes = if tree.is_lost { Changes::default() } else { run.snapshotter.changes_since(&ground.snapshot)? };
     let findings = changes.findings.iter().map(ToString::to_string).chain(refs.finding()).collect();
-    let scope = if held.row.claim.as_ref().is_some_and(|claim| claim.scope.is_empty()) {
-        Scope::nothing()
-    } else {
-        Scope::new(&held.card.scope)
-    };
+    let scope = claim::scope(&held.row, &held.card);
     let Strayed { places: out_of_scope, reasons: broken, in_submodule } = strayed(run, &changes, &scope);
     let outside: BTreeSet<&RelPath> = out_of_scope.iter().collect();
     let in_scope = changes

@@ -8,6 +8,7 @@ use crate::tracker::proof::Token;
 use crate::tracker::row::{Claim, Row};
 use crate::tracker::rules::{self, Actor, Step};
 use crate::tracker::store::Batch;
+use crate::workspace::Scope;
 
 use super::Run;
 use super::failure::Failure;
@@ -27,6 +28,15 @@ pub(super) struct Held {
     pub(super) row: Row,
     /// The session's secret.
     pub(super) token: Token,
+}
+
+/// What the session that holds `row` may change: what was in its claim, since nothing it writes can widen that.
+pub(super) fn scope(row: &Row, card: &TaskCard) -> Scope {
+    match &row.claim {
+        Some(claim) if claim.scope.is_empty() => Scope::nothing(),
+        Some(claim) => Scope::new(&claim.scope),
+        None => Scope::new(&card.scope),
+    }
 }
 
 /// Takes the task for a session; what `open` makes of the claim is durable with it.

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use crate::commit::Repository;
 use crate::config::Config;
 use crate::project::Project;
 use crate::session::Signals;
@@ -16,7 +15,7 @@ use super::prepare::Host;
 pub fn changes_scope(workspace: &Path, host: &Host, scope: &[String]) -> Option<bool> {
     let project = Project::open(workspace).ok()?;
     project.git()?;
-    let git: Repository = open(&project, &Config::default(), host, &Signals::none()).ok().flatten()?;
+    let git = open(&project, &Config::default(), host, &Signals::none()).ok().flatten()?;
     let scope = Scope::new(scope);
     let (changed, ignored) = git.changed().ok()?;
     if changed.iter().any(|path| scope.contains(path)) {

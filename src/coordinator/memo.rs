@@ -59,37 +59,31 @@ pub(super) struct Traces {
 impl Memo {
     /// The writing of the memo of a claim; comes before the claim itself.
     pub(super) fn change(run: &Run<'_>, held: &Held) -> Result<Change, Failure> {
-        let memo = Self {
-            schema: SCHEMA,
-            agent: held.name.agent.clone(),
-            task: held.card.id.clone(),
-            token: held.token.text().to_owned(),
-            before: held.before.clone(),
-            row: held.row.clone(),
-            previous: None,
-            dirty: dirty(run)?,
-        };
-        memo.replaced(run.project)
+        Self::of(held, None, dirty(run)?).replaced(run.project)
     }
 
     /// The writing of the memo of a claim that was renewed for a further process; comes before the renewed claim itself. What
     /// differed from HEAD before the first process still does not count as theirs.
     pub(super) fn renewed(run: &Run<'_>, held: &Held, previous: &Row) -> Result<Change, Failure> {
         let known = Self::read(run.project)?.filter(|memo| memo.agent == held.name.agent && memo.task == held.card.id);
-        let memo = Self {
+        let dirty = match known {
+            Some(memo) => memo.dirty,
+            None => dirty(run)?,
+        };
+        Self::of(held, Some(previous.clone()), dirty).replaced(run.project)
+    }
+
+    fn of(held: &Held, previous: Option<Row>, dirty: BTreeMap<RelPath, String>) -> Self {
+        Self {
             schema: SCHEMA,
             agent: held.name.agent.clone(),
             task: held.card.id.clone(),
             token: held.token.text().to_owned(),
             before: held.before.clone(),
             row: held.row.clone(),
-            previous: Some(previous.clone()),
-            dirty: match known {
-                Some(memo) => memo.dirty,
-                None => dirty(run)?,
-            },
-        };
-        memo.replaced(run.project)
+            previous,
+            dirty,
+        }
     }
 
     fn replaced(&self, project: &Project) -> Result<Change, Failure> {

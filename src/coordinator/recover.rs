@@ -4,7 +4,7 @@
 
 use crate::commit::{Action, Trailers, Words, compose};
 use crate::fs;
-use crate::ids::TaskId;
+use crate::ids::{AgentId, TaskId};
 use crate::observe::Event;
 use crate::plan::{TaskCard, Work};
 use crate::relpath::RelPath;
@@ -13,14 +13,13 @@ use crate::tracker::desk::handoff_path;
 use crate::tracker::row::{Claim, Row, Status};
 use crate::tracker::rules::{self, Actor, Step};
 use crate::tracker::store::{Batch, row_path};
-use crate::workspace::Scope;
 
 use super::Run;
 use super::checkpoint::{self, Checkpoint};
 use super::failure::Failure;
 use super::memo::Memo;
 use super::records::{self, End};
-use super::{ground, settle, site, start, tree_look, tree_recovery, verify};
+use super::{claim, ground, settle, site, start, tree_look, tree_recovery, verify};
 use crate::config::Mode;
 use crate::workspace::lease::Contamination;
 
@@ -139,7 +138,7 @@ fn interrupted(run: &Run<'_>) -> Result<Vec<Interrupted>, Failure> {
     let memo = Memo::read(run.project)?;
     let is_interrupted = |row: &Row| match &row.claim {
         Some(claim) => !claim.is_manual(),
-        None => row.status == Status::InProgress && row.owner.as_ref().is_some_and(crate::ids::AgentId::is_automatic),
+        None => row.status == Status::InProgress && row.owner.as_ref().is_some_and(AgentId::is_automatic),
     };
     let noted = |task: &TaskId, row: &Row| {
         let memo = memo.as_ref().filter(|memo| memo.task == *task && *row != memo.before)?;
@@ -173,17 +172,53 @@ fn end_leftovers(run: &Run<'_>, task: &Interrupted) {
 
 /// Takes out of `left` what lies in the interrupted session's scope.
 fn share_of(task: &Interrupted, left: &mut Vec<RelPath>) -> Vec<RelPath> {
-    let scope = match &task.row.claim {
-        Some(claim) if claim.scope.is_empty() => Scope::nothing(),
-        Some(claim) => Scope::new(&claim.scope),
-        None => Scope::new(&task.card.scope),
-    };
+    let scope = claim::scope(&task.row, &task.card);
     let (mine, others) = std::mem::take(left).into_iter().partition(|path| scope.contains(path));
     *left = others;
     mine
 }
 
-/// Settles one interrupted task: a transition that the agent had made stands, else the task is released.
+/// What becomes of an interrupted task.
+struct Fate {
+    row: Row,
+    /// What is written beside the row.
+    batch: Batch,
+    /// What was done, for people.
+    what: String,
+}
+
+/// A transition that the agent had made stands unless it is `void` or nobody had verified it; else the task is released.
+fn fate(
+    run: &Run<'_>,
+    task: &Interrupted,
+    (agent, work): (&AgentId, Work),
+    (void, is_due): (Option<&str>, bool),
+) -> Result<Fate, Failure> {
+    let id = &task.card.id;
+    let mut batch = Batch::default();
+    let apply = |step: Step<'_>| rules::apply(id, &task.row, (Actor::Coordinator, &run.clock.stamp()), step);
+    let (row, what) = if let (Some(reason), Some(memo)) = (void, &task.memo) {
+        let handoff = handoff_path(agent, id);
+        batch = batch.text(&handoff, &format!("# Quarantine of {id}\n\nAgent: {agent}\n\n{reason}\n"));
+        let row = apply(Step::Quarantine { before: &memo.before, reason: reason.to_owned(), handoff })?;
+        (row, format!("quarantined {id}: {reason}"))
+    } else if is_due {
+        let note = format!(
+            "the run was killed before the submit of {agent} was verified; its work in scope is kept as a checkpoint"
+        );
+        (apply(Step::Release { note })?, format!("released {id}, which {agent} had submitted and nobody had verified"))
+    } else if task.row.is_settled_by(agent, work) || !task.row.is_held() {
+        let what = format!("kept what the interrupted session of {agent} had done: {id} is {}", task.row.status);
+        (Row { claim: None, ..task.row.clone() }, what)
+    } else {
+        let note =
+            format!("the run was killed during the session of {agent}; its work in scope is kept as a checkpoint");
+        (apply(Step::Release { note })?, format!("released {id} from the interrupted session of {agent}"))
+    };
+    Ok(Fate { row, batch, what })
+}
+
+/// Settles one interrupted task, commits what it left in its scope, and closes its record.
 fn settle_interrupted(
     run: &mut Run<'_>,
     task: &Interrupted,
@@ -198,31 +233,7 @@ fn settle_interrupted(
     tree_look::collect(run, &agent)?;
     let work = task.row.claim.as_ref().map_or(Work::Claim, |claim| claim.work);
     let is_due = verify::is_due(run.config, &task.card, &task.row);
-    let mut batch = Batch::default();
-    let (row, what) = if let (Some(reason), Some(memo)) = (void, &task.memo) {
-        let handoff = handoff_path(&agent, id);
-        batch = batch.text(&handoff, &format!("# Quarantine of {id}\n\nAgent: {agent}\n\n{reason}\n"));
-        let step = Step::Quarantine { before: &memo.before, reason: reason.to_owned(), handoff };
-        let row = rules::apply(id, &task.row, (Actor::Coordinator, &run.clock.stamp()), step)?;
-        (row, format!("quarantined {id}: {reason}"))
-    } else if is_due {
-        let note = format!(
-            "the run was killed before the submit of {agent} was verified; its work in scope is kept as a checkpoint"
-        );
-        let row = rules::apply(id, &task.row, (Actor::Coordinator, &run.clock.stamp()), Step::Release { note })?;
-        (row, format!("released {id}, which {agent} had submitted and nobody had verified"))
-    } else if task.row.is_settled_by(&agent, work) || !task.row.is_held() {
-        let status = task.row.status;
-        (
-            Row { claim: None, ..task.row.clone() },
-            format!("kept what the interrupted session of {agent} had done: {id} is {status}"),
-        )
-    } else {
-        let note =
-            format!("the run was killed during the session of {agent}; its work in scope is kept as a checkpoint");
-        let row = rules::apply(id, &task.row, (Actor::Coordinator, &run.clock.stamp()), Step::Release { note })?;
-        (row, format!("released {id} from the interrupted session of {agent}"))
-    };
+    let Fate { row, batch, what } = fate(run, task, (&agent, work), (void, is_due))?;
     let role = if work == Work::Claim { &task.card.role } else { &task.card.reviewer_role };
     let trailers = Trailers {
         task: id,
@@ -248,11 +259,7 @@ fn settle_interrupted(
 }
 
 /// Says in the interrupted session's record that it is over.
-fn close_record(
-    run: &mut Run<'_>,
-    task: &Interrupted,
-    (agent, is_due): (&crate::ids::AgentId, bool),
-) -> Result<(), Failure> {
+fn close_record(run: &mut Run<'_>, task: &Interrupted, (agent, is_due): (&AgentId, bool)) -> Result<(), Failure> {
     let Some(claim) = &task.row.claim else { return Ok(()) };
     let folder = run.project.session(&claim.agent, claim.session);
     fs::remove_leftovers(&folder, 0)?;
