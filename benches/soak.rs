@@ -129,7 +129,7 @@ fn start(root: &Path, folder: &Path) -> Command {
 fn lay_down(root: &Path) {
     let config = json!({
         "timeout_seconds": TIMEOUT_SECONDS, "kill_grace_seconds": 0.2, "max_remediation_depth": 0,
-        "on_violation": "set_aside", "retention": {"runs": 1000},
+        "on_violation": "set_aside", "retention": {"runs": 1000}, "follow_up_turns": 0,
     });
     put(&root.join("README.md"), "# Sample\n");
     support::lay_down(root, ROUND.len() * ROUNDS + 1, &config);
