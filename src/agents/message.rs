@@ -5,33 +5,48 @@ use std::collections::VecDeque;
 /// How much of a final message is kept: its newest end, in bytes.
 pub const MESSAGE_KEPT: usize = 1 << 20;
 
+/// The same of an agent whose output has no known shape: all of it counts as what it said last.
+pub const WORDS_KEPT: usize = 16_000;
+
 /// What an agent said last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinalMessage {
     /// Its text; what is no UTF-8 is replaced.
     pub text: String,
-    /// Whether its beginning was cut off, since it is longer than [`MESSAGE_KEPT`].
+    /// Whether its beginning was cut off, since it is longer than what is kept.
     pub truncated: bool,
 }
 
 /// A text that is being gathered, of which the newest end is kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tail {
     bytes: VecDeque<u8>,
     truncated: bool,
+    kept: usize,
+}
+
+impl Default for Tail {
+    fn default() -> Self {
+        Self::new(MESSAGE_KEPT)
+    }
 }
 
 impl Tail {
+    /// An empty text of which so many bytes will be kept.
+    pub(super) fn new(kept: usize) -> Self {
+        Self { bytes: VecDeque::new(), truncated: false, kept }
+    }
+
     /// Adds to its end.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let newest = &bytes[bytes.len().saturating_sub(MESSAGE_KEPT)..];
+        let newest = &bytes[bytes.len().saturating_sub(self.kept)..];
         // What has to go goes first, so that there never is room for more than is kept.
-        let over = (self.bytes.len() + newest.len()).saturating_sub(MESSAGE_KEPT);
+        let over = (self.bytes.len() + newest.len()).saturating_sub(self.kept);
         self.truncated |= newest.len() < bytes.len() || over > 0;
         self.bytes.drain(..over);
         let needed = self.bytes.len() + newest.len();
         if needed > self.bytes.capacity() {
-            let room = (2 * self.bytes.capacity()).clamp(needed, MESSAGE_KEPT);
+            let room = (2 * self.bytes.capacity()).clamp(needed, self.kept);
             self.bytes.reserve_exact(room - self.bytes.len());
         }
         self.bytes.extend(newest);
@@ -39,7 +54,7 @@ impl Tail {
 
     /// Begins anew.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self::new(self.kept);
     }
 
     /// Something of it is missing.
@@ -66,7 +81,7 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use super::{MESSAGE_KEPT, Tail};
+    use super::{MESSAGE_KEPT, Tail, WORDS_KEPT};
 
     #[test]
     fn of_a_long_message_the_newest_end_is_kept_and_no_character_is_cut() {
@@ -78,6 +93,16 @@ mod tests {
         let message = tail.finish().unwrap();
         assert!(message.truncated && message.text.len() == MESSAGE_KEPT - 1);
         assert!(message.text.starts_with("öä") && message.text.ends_with("öx"), "{}", &message.text[..10]);
+    }
+
+    #[test]
+    fn of_output_without_a_shape_less_is_kept() {
+        let mut tail = Tail::new(WORDS_KEPT);
+        tail.push(&vec![b'x'; WORDS_KEPT]);
+        tail.clear();
+        tail.push(&vec![b'y'; WORDS_KEPT + 1]);
+        let message = tail.finish().unwrap();
+        assert!(message.truncated && message.text == "y".repeat(WORDS_KEPT));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use fault::{AgentFault, FAULT_TEXT_KEPT, FaultKind};
 pub use lines::LINE_READ;
-pub use message::{FinalMessage, MESSAGE_KEPT};
+pub use message::{FinalMessage, MESSAGE_KEPT, WORDS_KEPT};
 pub use preset::{Needs, PROMPT_ARGUMENT, Preset, PromptWay, StopSignal, Variables};
 pub use reader::{Reader, Reading};
 

@@ -2,7 +2,7 @@
 
 use super::Dialect;
 use super::fault::Complaint;
-use super::message::Tail;
+use super::message::{Tail, WORDS_KEPT};
 use super::reader::Account;
 use crate::tokens::{Cost, Figure, Tokens};
 
@@ -23,7 +23,7 @@ impl Prose {
     pub(super) fn new(dialect: Dialect) -> Self {
         Self {
             dialect,
-            last: Tail::default(),
+            last: if dialect == Dialect::Plain { Tail::new(WORDS_KEPT) } else { Tail::default() },
             sums: None,
             cost: Cost::UNKNOWN,
             complaint: None,
