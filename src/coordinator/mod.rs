@@ -15,6 +15,7 @@ mod ground;
 pub mod holder;
 mod landing;
 mod leasing;
+mod leftovers;
 mod limits;
 mod memo;
 mod opening;

@@ -159,10 +159,10 @@ fn freeze_and_ask(leftovers: &Leftovers<'_>, found: &mut Found) -> Vec<Handle> {
     loop {
         let known = found.len();
         let round = search(leftovers.token_hash, |handle| {
-            if let Entry::Vacant(entry) = found.entry(id(handle)) {
-                entry.insert((handle.named(), handle.signal(Signal::STOP).is_err()));
-            }
-            true
+            let (_, refused) =
+                found.entry(id(handle)).or_insert_with(|| (handle.named(), handle.signal(Signal::STOP).is_err()));
+            // There is no use in waiting for what the kernel keeps from us.
+            !*refused
         });
         if (found.len() == known && round.is_complete) || started.elapsed() >= GRACE {
             for handle in &round.matching {
