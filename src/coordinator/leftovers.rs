@@ -1,6 +1,8 @@
 //! Ends the processes that a killed run left. Nothing may run on beside the next session, so what cannot be ended stops the start,
 //! and the record of its session says so for as long as it is open.
 
+use std::path::Path;
+
 use crate::observe::Event;
 use crate::session::{Leftovers, sweep};
 use crate::tracker::row::Claim;
@@ -16,11 +18,24 @@ pub(super) fn end(run: &Run<'_>, claims: &[Claim]) -> Result<(), Failure> {
         let (Some(token_hash), Some(boot_id)) = (&claim.token_hash, &claim.boot_id) else { continue };
         let of = format!("the session of {}", claim.agent);
         let still_there = end_of(run, &of, &Leftovers { token_hash, boot_id });
-        if !still_there.is_empty() {
-            records::keep_open(run, claim, &still_there)?;
-        }
+        records::keep_open(run, &run.project.session(&claim.agent, claim.session), &still_there)?;
         left.extend(still_there);
     }
+    none_of(left)
+}
+
+/// The same for commands of the coordinator's own that were run on the work of a session with this folder.
+pub(super) fn end_commands(
+    run: &Run<'_>,
+    of: &str,
+    (leftovers, folder): (&Leftovers<'_>, &Path),
+) -> Result<(), Failure> {
+    let left = end_of(run, of, leftovers);
+    records::keep_open(run, folder, &left)?;
+    none_of(left)
+}
+
+fn none_of(left: Vec<String>) -> Result<(), Failure> {
     if left.is_empty() { Ok(()) } else { Err(Failure::StillRunning { processes: left }) }
 }
 

@@ -12,7 +12,7 @@ use crate::evidence::{
 use crate::fs;
 use crate::observe::Event;
 use crate::session::ExecutionResult;
-use crate::tracker::row::{Claim, Status};
+use crate::tracker::row::Status;
 use crate::verdict::Verdict;
 
 use super::aftermath::Aftermath;
@@ -118,14 +118,23 @@ fn open_record(folder: &Path) -> Result<Option<RunRecord>, Failure> {
     Ok(RunRecord::read(folder)?.filter(|record| record.status == RecordStatus::Running))
 }
 
-/// Says in the record of an interrupted session what of it could not be ended. It stays open, as does the claim.
-pub(super) fn keep_open(run: &Run<'_>, claim: &Claim, left: &[String]) -> Result<(), Failure> {
-    let folder = run.project.session(&claim.agent, claim.session);
-    let Some(mut record) = open_record(&folder)? else { return Ok(()) };
+/// Writes something down in the record of an interrupted session, which stays open.
+pub(super) fn amend(run: &Run<'_>, folder: &Path, change: impl FnOnce(&mut RunRecord)) -> Result<(), Failure> {
+    let Some(mut record) = open_record(folder)? else { return Ok(()) };
     record.schema = RECORD_SCHEMA;
-    record.teardown = Teardown::not_attempted();
-    record.teardown.destroyed(Err(are_left(left)));
-    Ok(record.write(&folder, &run.redactor)?)
+    change(&mut record);
+    Ok(record.write(folder, &run.redactor)?)
+}
+
+/// Says in the record of an interrupted session what of it could not be ended, if anything.
+pub(super) fn keep_open(run: &Run<'_>, folder: &Path, left: &[String]) -> Result<(), Failure> {
+    if left.is_empty() {
+        return Ok(());
+    }
+    amend(run, folder, |record| {
+        record.teardown = Teardown::not_attempted();
+        record.teardown.destroyed(Err(are_left(left)));
+    })
 }
 
 /// Closes the record of a session whose coordinator died, and reports it.

@@ -58,6 +58,8 @@ pub(super) fn put_in_order(run: &mut Run<'_>) -> Result<Order, Failure> {
             return Ok(Order::CommitFailed);
         }
     }
+    verify::end_left(run)?;
+    verify::put_back_left(run)?;
     let mut tasks = interrupted(run)?;
     if tasks.is_empty() {
         Memo::remove(run.project)?;
@@ -283,6 +285,10 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         start::Opened::Busy(result) => return Err(Failure::RunIsOn { holder: result.holder.unwrap_or_default() }),
         start::Opened::Ours(lock, run) => (lock, run),
     };
+    verify::end_left(&run)?;
+    if act {
+        verify::put_back_left(&mut run)?;
+    }
     let mut tasks = interrupted(&run)?;
     let Attributed { left: paths, shares, why } = attribute(&mut run, &mut tasks)?;
     if !act || paths.is_empty() {
