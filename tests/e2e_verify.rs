@@ -442,11 +442,11 @@ fn a_mark_opens_nothing_and_is_of_one_verification_alone() {
     let project = Project::new();
     let notes = project.outside("notes").display().to_string();
     let script = format!(
-        "echo \"$RUNNER_VERIFY_MARK\" >>'{notes}/marks'; test -e src/S00-001/out.txt || exit 0
-         RUNNER_TOKEN=$RUNNER_VERIFY_MARK \"$RUNNER_BIN\" task reject S00-001 --reason x >'{notes}/said' 2>&1; echo $? >'{notes}/status'"
+        "echo \"$RUNNER_MARK\" >>'{notes}/marks'; test -e src/S00-001/out.txt || exit 0
+         RUNNER_TOKEN=$RUNNER_MARK \"$RUNNER_BIN\" task reject S00-001 --reason x >'{notes}/said' 2>&1; echo $? >'{notes}/status'"
     );
-    project.config(&json!({"verify": [sh(&script), sh(&format!("echo \"$RUNNER_VERIFY_MARK\" >>'{notes}/marks'"))]}));
-    project.agent_on(&[("*", "note agent \"mark:$RUNNER_VERIFY_MARK\"; honest")]);
+    project.config(&json!({"verify": [sh(&script), sh(&format!("echo \"$RUNNER_MARK\" >>'{notes}/marks'"))]}));
+    project.agent_on(&[("*", "note agent \"mark:$RUNNER_MARK\"; honest")]);
     project.run(&[]).complete();
     assert_eq!(project.note("status"), "2\n", "{}", project.note("said"));
     let marks = project.note("marks");

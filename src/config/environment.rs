@@ -23,7 +23,7 @@ const OWN_VARIABLES: [&str; 16] = [
     "RUNNER_PROMPT_FILE",
     "RUNNER_BIN",
     "RUNNER_TOKEN",
-    "RUNNER_VERIFY_MARK",
+    "RUNNER_MARK",
     "LUMA_TASK_ID",
     "LUMA_ROLE",
     "LUMA_AGENT_ID",

@@ -97,9 +97,9 @@ pub enum Failure {
         /// The files.
         files: Vec<String>,
     },
-    /// Processes of an interrupted session could not be ended.
+    /// Processes of an interrupted run could not be ended.
     #[error(
-        "processes of an interrupted session could not be ended: {}; nothing is started beside them: end them, then start again",
+        "processes of an interrupted run could not be ended: {}; nothing is started beside them: end them, then start again",
         listed(.processes)
     )]
     StillRunning {

@@ -58,6 +58,7 @@ pub(super) fn put_in_order(run: &mut Run<'_>) -> Result<Order, Failure> {
             return Ok(Order::CommitFailed);
         }
     }
+    leftovers::end_marked(run)?;
     verify::end_left(run)?;
     verify::put_back_left(run)?;
     let mut tasks = interrupted(run)?;
@@ -285,6 +286,7 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         start::Opened::Busy(result) => return Err(Failure::RunIsOn { holder: result.holder.unwrap_or_default() }),
         start::Opened::Ours(lock, run) => (lock, run),
     };
+    leftovers::end_marked(&run)?;
     verify::end_left(&run)?;
     if act {
         verify::put_back_left(&mut run)?;

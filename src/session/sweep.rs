@@ -1,7 +1,7 @@
 //! Ends what a coordinator that was killed left behind.
 //!
-//! A process is touched only if the environment it was started with holds the session's exact secret, or the exact mark of the
-//! coordinator's commands on its work, which are known here by their digests alone. Nothing else about a process, its name, arguments, folder or parent, ever makes it a match; this
+//! A process is touched only if the environment it was started with holds the session's exact secret, or the exact mark of
+//! commands of the coordinator's own, which are known here by their digests alone. Nothing else about a process, its name, arguments, folder or parent, ever makes it a match; this
 //! process and its ancestors never are.
 
 use std::collections::btree_map::Entry;
@@ -23,8 +23,8 @@ use crate::ids::hex;
 
 /// The variable a session's processes carry their secret in.
 const TOKEN_VARIABLE: &str = "RUNNER_TOKEN";
-/// The variable the coordinator's own commands on a session's work carry their mark in. It opens nothing.
-pub const MARK_VARIABLE: &str = "RUNNER_VERIFY_MARK";
+/// The variable commands of the coordinator's own (verification, set-up) carry their mark in. It opens nothing.
+pub const MARK_VARIABLE: &str = "RUNNER_MARK";
 /// The variable a session's guardian carries the secret's digest in.
 pub(crate) const GUARDIAN_VARIABLE: &str = "RUNNER_GUARDIAN_OF";
 /// From the request to end to KILL.
@@ -41,7 +41,7 @@ const FOLLOWED: usize = 100;
 /// How leftovers of one session are recognised.
 #[derive(Clone, Copy, Debug)]
 pub struct Leftovers<'a> {
-    /// The SHA-256 of the session's secret, or of its commands' mark, in 64 lower-case hexadecimal digits. Anything else matches nothing.
+    /// The SHA-256 of the session's secret, or of the commands' mark, in 64 lower-case hexadecimal digits. Anything else matches nothing.
     pub token_hash: &'a str,
     /// The boot the session ran in; after another boot nothing of it lives.
     pub boot_id: &'a str,
@@ -297,7 +297,7 @@ mod tests {
         let matches = |environment: String| holds_token(environment.as_bytes(), &hash);
         assert!(matches(format!("HOME=/\0RUNNER_TOKEN={TOKEN}\0PATH=/bin\0")));
         assert!(matches(format!("RUNNER_TOKEN={TOKEN}")));
-        assert!(matches(format!("RUNNER_TOKEN=another\0RUNNER_VERIFY_MARK={TOKEN}\0")), "a command has its mark");
+        assert!(matches(format!("RUNNER_TOKEN=another\0RUNNER_MARK={TOKEN}\0")), "a command has its mark");
         for stranger in [
             String::new(),
             "RUNNER_TOKEN=\0".to_owned(),
@@ -310,9 +310,9 @@ mod tests {
             format!("RUNNER_TOKEN={hash}\0"),
             format!("runner_token={TOKEN}\0"),
             format!("MY_RUNNER_TOKEN={TOKEN}\0"),
-            format!("RUNNER_VERIFY_MARKS={TOKEN}\0"),
-            format!("RUNNER_VERIFY_MARK={TOKEN}x\0"),
-            format!("RUNNER_VERIFY_MARK={hash}\0"),
+            format!("RUNNER_MARKS={TOKEN}\0"),
+            format!("RUNNER_MARK={TOKEN}x\0"),
+            format!("RUNNER_MARK={hash}\0"),
             format!("RUNNER_TOKENS={TOKEN}\0"),
             format!("OTHER=RUNNER_TOKEN={TOKEN}\0"),
             format!("OTHER=\nRUNNER_TOKEN={TOKEN}\0"),
@@ -333,11 +333,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_other_environment_matches(environment in prop::collection::vec(any::<u8>(), 0..200), name in "[A-Z_]{0,20}|RUNNER_(TOKEN|VERIFY_MARK)?") {
+        fn no_other_environment_matches(environment in prop::collection::vec(any::<u8>(), 0..200), name in "[A-Z_]{0,20}|RUNNER_(TOKEN|MARK)?") {
             let hash = digest(TOKEN);
             prop_assert!(!holds_token(&environment, &hash));
             let renamed = format!("{name}={TOKEN}");
-            let is_ours = ["RUNNER_TOKEN", "RUNNER_VERIFY_MARK"].contains(&name.as_str());
+            let is_ours = ["RUNNER_TOKEN", "RUNNER_MARK"].contains(&name.as_str());
             prop_assert_eq!(holds_token(renamed.as_bytes(), &hash), is_ours);
         }
     }
@@ -400,7 +400,7 @@ mod tests {
             Bystander::start(&[("RUNNER_TOKEN", &secret[1..])], ""),
             Bystander::start(&[("RUNNER_TOKEN", &hash)], ""),
             Bystander::start(&[("TOKEN", &secret), ("RUNNER_TOKEN", "")], ""),
-            Bystander::start(&[("RUNNER_VERIFY_MARK", &longer)], ""),
+            Bystander::start(&[("RUNNER_MARK", &longer)], ""),
         ];
         assert!(super::search(&hash, |_| true).matching.is_empty());
         let holder = Bystander::start(&[("A", "b"), ("RUNNER_TOKEN", &secret), ("C", "d")], "");
