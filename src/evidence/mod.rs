@@ -263,7 +263,9 @@ impl RunRecord {
     /// What a report of the session holds: the record, less the texts that quote errors and output.
     pub fn for_report(&self, redactor: &Redactor) -> Vec<u8> {
         let mut value = self.redacted(redactor).unwrap_or_default();
-        QUOTING.iter().for_each(|place| withhold(&mut value, place));
+        for place in QUOTING {
+            withhold(&mut value, place);
+        }
         serde_json::to_vec(&value).unwrap_or_default()
     }
 
