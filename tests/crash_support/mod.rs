@@ -161,7 +161,7 @@ impl Operation {
 fn is_filled(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(mut entries) => entries.any(|entry| {
-            entry.is_ok_and(|entry| !Path::new(&entry.file_name()).extension().is_some_and(|end| end == "tmp"))
+            entry.is_ok_and(|entry| Path::new(&entry.file_name()).extension().is_none_or(|end| end != "tmp"))
         }),
         Err(_) => path.exists(),
     }
