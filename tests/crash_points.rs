@@ -105,6 +105,21 @@ fn a_further_process_survives_a_kill_at_every_step() {
 }
 
 #[test]
+fn a_session_whose_work_is_verified_survives_a_kill_at_every_step() {
+    let template = builder().build();
+    // Both before the session and after it something is left that is nobody's work.
+    template.config(&json!({"verify": [["sh", "-c", "echo more >>README.md; echo new >stray.txt"]]}));
+    session("A session whose work is verified", template).survives(Victim::Coordinator);
+}
+
+#[test]
+fn a_session_in_a_work_tree_survives_a_kill_at_every_step() {
+    let template = builder().file("src/S00-001/old.txt", "old\n").config(json!({"workspace": {"mode": "worktree"}}));
+    let agent = &[("S00-001/claim", "echo new >>src/S00-001/old.txt; honest")];
+    Operation { agent, ..session("A session in a work tree", template.build()) }.survives(Victim::Coordinator);
+}
+
+#[test]
 fn an_approval_survives_a_kill_at_every_step() {
     session("An approval", after("1", &[])).survives(Victim::Coordinator);
 }

@@ -188,6 +188,26 @@ fn the_intent_of_a_commit_is_on_disk_before_the_task_is_settled_and_until_the_br
 }
 
 #[test]
+fn the_note_of_a_verification_is_on_disk_before_its_first_command_and_gone_from_it_before_the_task_is_settled() {
+    let project = Project::new();
+    project.config(&serde_json::json!({"verify": [["/bin/true"]]}));
+    let Some(trace) = recorded(&project) else { return };
+    let row = project.path("state/tasks/S00/S00-001.json").display().to_string();
+    let note = project.path(".git/runner/verify.json").display().to_string();
+    let folder = project.path(".git/runner").display().to_string();
+    let commands: Vec<&Call> = trace.all(&What::Exec("/bin/true".to_owned())).collect();
+    let noted: Vec<&Call> = trace.renames_to(&note).collect();
+    assert_eq!((commands.len(), noted.len()), (2, 2), "before the session and after it: {:#?}", trace.0);
+    for (noted, command) in noted.into_iter().zip(commands) {
+        assert!(trace.folder_synced(noted, command.began), "{:#?}", trace.0);
+    }
+    let settled = trace.renames_to(&row).last().expect("it is settled");
+    let over = trace.last(&What::Unlink(note));
+    let is_gone = |sync: &&Call| sync.began >= over.ended && sync.ended <= settled.began;
+    assert!(trace.all(&What::Sync(folder)).any(|sync| is_gone(&sync)), "{:#?}", trace.0);
+}
+
+#[test]
 fn a_change_of_several_files_is_recorded_durably_before_the_first_and_until_after_the_last() {
     let project = Project::new();
     project.agent(r#"escalate '{"title":"Find the key","reason":"the key is missing"}'"#);

@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Finished, Project, assert_says};
+use support::{Finished, Project, assert_same, assert_says};
 
 const CODEX: &str = r#"{"type":"turn.completed","usage":{"input_tokens":37035,"cached_input_tokens":7035,"output_tokens":2034,"reasoning_output_tokens":270}}"#;
 const CLAUDE: &str = r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.","total_cost_usd":0.1437255,"usage":{"input_tokens":37035,"output_tokens":2034},"modelUsage":{}}"#;
@@ -47,6 +47,36 @@ fn a_task_that_used_its_budget_up_waits_for_a_person_with_the_figures_and_an_ans
         project.assert_clean();
         assert_eq!(project.run(&["task", "answer", "S00-001", "--text", "Once more."]).code, Some(0));
         project.run(&[]).complete();
+    }
+}
+
+#[test]
+fn a_dry_run_names_the_tasks_that_would_wait_and_the_budget_and_goes_on_to_the_next() {
+    for (patch, words) in [
+        (json!({"budget": {"task": {"tokens": 30000}}}), "budget: tokens 39069 of 30000;"),
+        (json!({"max_task_sessions": 1}), "used up its 1 sessions (`max_task_sessions`)"),
+    ] {
+        let project = project(2, ("codex", CODEX), false);
+        project.config(&patch);
+        project.run(&["--max-sessions", "1"]).stopped(0, "session_limit");
+        let before = project.listing();
+        let shown = project.run(&["--dry-run"]).json();
+        assert_same(&before, &project.listing());
+        assert_eq!((&shown["next"]["id"], &shown["next"]["action"]), (&json!("S00-002"), &json!("claim")), "{shown:#}");
+        let reason = shown["set_aside"]["S00-001"].as_str().expect("a reason").to_owned();
+        assert!(reason.starts_with(words), "{reason}");
+        assert_eq!(shown["set_aside"].as_object().map(serde_json::Map::len), Some(1));
+        let result = project.run(&["--max-sessions", "1"]).stopped(0, "session_limit");
+        assert_eq!(project.steps(), ["S00-001/claim", "S00-002/claim"], "the run does what was said");
+        assert_eq!(result["external_blockers"]["S00-001"], reason.as_str());
+        let before = project.listing();
+        let finished = project.run(&["--dry-run"]);
+        let shown = finished.stopped(3, "needs_input");
+        assert_same(&before, &project.listing());
+        assert!(shown["set_aside"]["S00-002"].as_str().is_some_and(|reason| reason.starts_with(words)), "{shown:#}");
+        assert_eq!(shown["external_blockers"]["S00-002"], shown["set_aside"]["S00-002"]);
+        assert_eq!(shown["revision"], result["revision"], "nothing happened");
+        project.run(&[]).stopped(3, "needs_input");
     }
 }
 

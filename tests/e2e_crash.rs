@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Gate, Listener, Project, Running, Signal, assert_says};
+use support::{Gate, Listener, Project, Running, Signal, assert_says, has_strace};
 
 /// A run whose executor has written in scope, keeps `agent` open, has a descendant in its own session that keeps
 /// `stray` open, and waits. The second session of the task is honest.
@@ -255,6 +255,39 @@ fn the_next_start_lets_a_guardian_that_is_still_at_work_end_what_only_it_can_fin
     let record = project.run_json(&agent);
     assert_eq!(record["status"], "recovered");
     assert_eq!(record["teardown"]["destruction"], "succeeded", "{record:#}");
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    project.assert_clean();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_start_cannot_end_stops_it_and_stands_in_the_record_until_a_later_start_has_ended_it() {
+    if !has_strace() {
+        return;
+    }
+    let Midway { project, run, mut agent, mut stray, _hold } = midway("");
+    run.kill_with_guardian();
+    assert_eq!(run.wait().signal, Some(9));
+    let trace = project.outside("logs/trace").display().to_string();
+    let (calls, injection) = ("trace=pidfd_send_signal", "inject=pidfd_send_signal:error=EPERM");
+    // The kernel keeps every process from this start.
+    let wrapper = ["strace", "-f", "-qq", "-o", &trace, "-e", "signal=none", "-e", calls, "-e", injection];
+    let first = &project.sessions()[0].agent.clone();
+    for args in [&["-q"][..], &["recover", "--yes"]] {
+        let refused = project.spawn_under(&wrapper, args, &[]).wait().refused();
+        assert_says(&refused, &["could not be ended", "sh (", "start again"]);
+        let record = project.run_json(first);
+        assert_eq!((&record["status"], &record["teardown"]["destruction"]), (&json!("running"), &json!("failed")));
+        assert_says(&record["teardown"]["faults"].to_string(), &["processes are left: ", "sh ("]);
+        assert_eq!(project.row("S00-001")["claim"]["agent"], first.as_str(), "the claim stays");
+    }
+    assert_eq!(project.steps(), ["S00-001/claim"], "nothing was started beside it");
+    project.run(&[]).complete();
+    agent.assert_ended();
+    stray.assert_ended();
+    let record = project.run_json(first);
+    assert_eq!((&record["status"], &record["teardown"]["destruction"]), (&json!("recovered"), &json!("succeeded")));
+    assert_says(&record["teardown"]["faults"].to_string(), &["processes are left: "]);
     assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
     project.assert_clean();
 }

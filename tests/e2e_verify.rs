@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Project, Signal, assert_says};
+use support::{Gate, Listener, Project, Running, Signal, assert_says};
 
 /// A command that is a shell script.
 fn sh(script: &str) -> Value {
@@ -252,7 +252,7 @@ fn a_card_and_a_role_have_commands_of_their_own() {
 }
 
 /// A run whose verification says `tell working` and waits.
-fn held(project: &Project) -> (support::Running, support::Gate) {
+fn held(project: &Project) -> (Running, Gate) {
     let gate = project.gate("hold");
     let mut working = project.listener("working");
     let (said, wait) = (project.outside("pipes/working"), project.outside("pipes/hold"));
@@ -298,6 +298,162 @@ fn a_kill_during_verification_leaves_a_submit_that_nobody_takes_for_verified() {
     assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
     assert_eq!(project.trailer(&project.log()[2], "Action"), "recover");
     project.assert_clean();
+}
+
+/// A run killed together with the guardian of a verification command, which has done `deed` and left a descendant in a session of
+/// its own that ignores TERM; each holds a pipe. The command runs where `is_due`, once.
+fn orphaned(project: &Project, (is_due, deed): (&str, &str)) -> ([Listener; 2], Gate) {
+    let gate = project.gate("hold");
+    let [mut working, command, stray] = ["working", "command", "stray"].map(|name| project.listener(name));
+    project.pipe("ready");
+    let script = format!(
+        "{is_due} || exit 0; P='{pipes}'; test -e '{notes}/once' && exit 0; : >'{notes}/once'
+         setsid sh -c 'trap \"\" TERM HUP; exec 9>\"$0/stray\"; echo up >&9; echo ready >\"$0/ready\"; read -r x <\"$0/hold\"' \"$P\" &
+         read -r x <\"$P/ready\"; {deed}
+         exec 9>\"$P/command\"; echo up >&9; echo up >\"$P/working\"; read -r x <\"$P/hold\"",
+        pipes = project.outside("pipes").display(),
+        notes = project.outside("notes").display()
+    );
+    project.config(&json!({"verify": [sh(&script)]}));
+    let run = project.spawn(&[]);
+    working.wait();
+    run.kill_with_guardian();
+    assert_eq!(run.wait().signal, Some(9));
+    ([command, stray], gate)
+}
+
+/// What commands do that write where they please.
+const STRAYS: &str = "echo more >>README.md; mkdir -p new/deep; echo new >new/deep/file; echo mine >src/S00-001/out.txt; \
+    rm src/S00-001/gone.txt; echo back >src/S00-001/old.txt; echo extra >src/S00-001/extra.txt; rm src/S00-001/link; git add -A";
+
+/// A project with a file that the first session removes.
+fn with_old(patch: &Value) -> Project {
+    let project = Project::builder().stage("S00", 1).file("src/S00-001/old.txt", "old\n").config(patch.clone()).build();
+    project.agent_on(&[(
+        "*/claim",
+        "if seen first; then write src/S00-001/more.txt x; submit; else work; write src/S00-001/gone.txt here; \
+         chmod 755 src/S00-001/gone.txt; ln -s out.txt src/S00-001/link; rm src/S00-001/old.txt; submit; fi",
+    )]);
+    project
+}
+
+/// Everything is as the first session left it, in the commit that put things in order.
+#[track_caller]
+fn is_as_the_session_left_it(project: &Project) {
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
+    let recovered = project.log()[2].clone();
+    assert_eq!(project.trailer(&recovered, "Action"), "recover");
+    let tree = project.git(&["ls-tree", "-r", &recovered]);
+    for (mode, name) in [("100755", "gone.txt"), ("120000", "link"), ("100644", "out.txt")] {
+        let is_there = |line: &str| line.starts_with(mode) && line.ends_with(&format!("src/S00-001/{name}"));
+        assert!(tree.lines().any(is_there), "{mode} {name}: {tree}");
+    }
+    assert!(!tree.contains("old.txt") && !tree.contains("extra.txt") && !tree.contains("new/"), "{tree}");
+    assert_eq!(project.git(&["show", &format!("{recovered}:src/S00-001/out.txt")]), "work of S00-001");
+    assert_eq!(project.read("README.md"), "# Sample\n");
+    assert!(
+        !project.exists("new") && !project.exists(".git/runner/verify.json") && !project.exists(".git/runner/verify")
+    );
+    project.assert_clean();
+}
+
+#[test]
+fn after_a_kill_of_coordinator_and_guardian_during_verification_its_processes_are_ended_and_its_changes_put_back() {
+    let project = with_old(&json!({}));
+    let ([mut command, mut stray], _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", STRAYS));
+    let told = project.run(&["recover"]);
+    assert_says(&told.stdout, &["README.md", "new/deep/file"]);
+    assert_eq!(project.read("README.md"), "# Sample\nmore\n", "what is only listed stays");
+    for listener in [&mut command, &mut stray] {
+        listener.assert_ended();
+    }
+    let finished = project.run(&[]);
+    finished.complete();
+    let words = ["put back what the killed verification of S00-001 had changed", "README.md → ", "nobody had verified"];
+    assert_says(&finished.stderr, &words);
+    is_as_the_session_left_it(&project);
+    let kept = format!("state/runs/{}/1/kept/verify.1/tree", project.sessions()[0].agent);
+    assert_eq!(project.read(&format!("{kept}/README.md")), "# Sample\nmore\n", "nothing is discarded");
+    assert_eq!(project.read(&format!("{kept}/new/deep/file")), "new\n");
+    assert_eq!(project.read(&format!("{kept}/src/S00-001/out.txt")), "mine\n");
+    let record = record(&project, 0);
+    assert_says(&record["verification"]["changed"].to_string(), &["README.md → ", "gone.txt (it was deleted)"]);
+    assert_eq!((&record["status"], &record["teardown"]["destruction"]), (&json!("recovered"), &json!("succeeded")));
+}
+
+#[test]
+fn after_such_a_kill_plan_and_state_are_put_back_too_and_the_submit_is_still_the_sessions() {
+    let project = with_old(&json!({}));
+    let deed = "sed -i s/in_progress/done/ state/tasks/S00/S00-001.json; sed -i 's/A sample/New/' planning/stages/S00.json; \
+        for file in state/tasks/S00 planning/tasks; do sed s/S00-001/S00-009/g $file/S00-001.json >$file/S00-009.json; done; echo x >state/evidence/stray.md";
+    let ([mut command, mut stray], _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", deed));
+    project.run(&[]).complete();
+    command.assert_ended();
+    stray.assert_ended();
+    is_as_the_session_left_it(&project);
+    let tree = project.git(&["ls-tree", "-r", "HEAD"]);
+    assert!(!tree.contains("S00-009") && !tree.contains("stray.md"), "{tree}");
+    assert_says(&project.read("planning/stages/S00.json"), &["A sample."]);
+    let actions: Vec<Value> = project.events("S00-001").iter().map(|event| event["action"].clone()).collect();
+    assert_eq!(actions[..3], [json!("claim"), json!("submit"), json!("release")]);
+}
+
+#[test]
+fn after_such_a_kill_in_work_tree_mode_the_work_tree_is_put_back_and_used_again() {
+    let project = with_old(&json!({"workspace": {"mode": "worktree"}}));
+    let deed = format!("{STRAYS}; echo '{{}}' >planning/tasks/S00-001.json");
+    let ([mut command, mut stray], _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", &deed));
+    let finished = project.run(&[]);
+    finished.complete();
+    command.assert_ended();
+    stray.assert_ended();
+    assert_says(&finished.stderr, &["put back what the killed verification of S00-001 had changed"]);
+    is_as_the_session_left_it(&project);
+    let kept = format!("state/runs/{}/1/kept/verify.1/work-tree", project.sessions()[0].agent);
+    assert_eq!(project.read(&format!("{kept}/planning/tasks/S00-001.json")), "{}\n");
+    assert_eq!(project.listing().keys().filter(|path| path.starts_with("state/runs/trees/1.")).count(), 0);
+}
+
+#[test]
+fn after_such_a_kill_before_the_first_session_the_run_begins_as_if_for_the_first_time() {
+    let project = with_old(&json!({}));
+    let ([mut command, mut stray], _gate) = orphaned(&project, ("true", "echo more >>README.md; echo x >stray"));
+    assert_eq!((project.row("S00-001"), project.steps()), (Value::Null, Vec::new()));
+    // What a person asks for now waits until it is put in order.
+    let card = project.write_outside("card.json", &Project::new_card("S00", "S00-009").to_string());
+    let queued = project.run(&["task", "add", "--card", &card, "--as", "ann"]);
+    assert_says(&queued.stdout, &["queued"]);
+    assert!(!project.exists("planning/tasks/S00-009.json"));
+    project.run(&["--task", "S00-001"]).stopped(0, "idle");
+    command.assert_ended();
+    stray.assert_ended();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/review"]);
+    assert_eq!(project.read("README.md"), "# Sample\n");
+    let listing = project.listing();
+    let is_kept = |path: &&String| path.starts_with("state/runs/recovered/") && path.ends_with("tree/README.md");
+    assert_eq!(listing.keys().filter(is_kept).count(), 1, "nothing is discarded");
+    assert!(!project.exists("stray") && !project.exists(".git/runner/verify.json"));
+    assert!(project.exists("planning/tasks/S00-009.json"), "what was asked for is done now");
+    project.assert_clean();
+}
+
+#[test]
+fn a_mark_opens_nothing_and_is_of_one_verification_alone() {
+    let project = Project::new();
+    let notes = project.outside("notes").display().to_string();
+    let script = format!(
+        "echo \"$RUNNER_MARK\" >>'{notes}/marks'; test -e src/S00-001/out.txt || exit 0
+         RUNNER_TOKEN=$RUNNER_MARK \"$RUNNER_BIN\" task reject S00-001 --reason x >'{notes}/said' 2>&1; echo $? >'{notes}/status'"
+    );
+    project.config(&json!({"verify": [sh(&script), sh(&format!("echo \"$RUNNER_MARK\" >>'{notes}/marks'"))]}));
+    project.agent_on(&[("*", "note agent \"mark:$RUNNER_MARK\"; honest")]);
+    project.run(&[]).complete();
+    assert_eq!(project.note("status"), "2\n", "{}", project.note("said"));
+    let marks = project.note("marks");
+    let marks: Vec<&str> = marks.lines().collect();
+    assert!(marks.len() == 4 && marks[0].len() == 64 && marks[0] == marks[1] && marks[2] == marks[3], "{marks:?}");
+    assert_ne!(marks[0], marks[2]);
+    assert_eq!(project.note("agent"), "mark:\nmark:\n", "agents have none");
 }
 
 #[test]

@@ -360,6 +360,32 @@ fn an_interrupt_during_set_up_is_an_interrupt_and_leaves_no_work_tree() {
 }
 
 #[test]
+fn a_kill_during_set_up_leaves_no_process_beside_the_next_session() {
+    let project = project(1);
+    let _hold = project.gate("hold");
+    let [mut ready, mut command, mut stray] = ["ready", "command", "stray"].map(|name| project.listener(name));
+    project.pipe("stray-is-up");
+    let script = format!(
+        "cd '{}'; setsid sh -c 'trap \"\" TERM HUP; exec 9>stray; echo up >&9; echo up >stray-is-up; read -r x <hold' &
+         read -r x <stray-is-up; exec 9>command; echo up >&9; echo up >ready; read -r x <hold",
+        project.outside("pipes").display()
+    );
+    project.config(&json!({"workspace": {"mode": "worktree", "setup": [["sh", "-c", script]]}}));
+    let run = project.spawn(&[]);
+    ready.wait();
+    run.signal(Signal::KILL);
+    assert_eq!(run.wait().signal, Some(9));
+    project.config(&json!({"workspace": {"mode": "worktree", "setup": [["sh", "-c", "test -n \"$RUNNER_MARK\""]]}}));
+    let finished = project.run(&[]);
+    finished.complete();
+    assert_says(&finished.stderr, &["ended what was left of the set-up of a work tree", "sh ("]);
+    command.assert_ended();
+    stray.assert_ended();
+    assert!(!project.exists(".git/runner/set-up.json"));
+    project.assert_clean();
+}
+
+#[test]
 fn a_set_up_that_takes_too_long_is_ended_by_name() {
     let project = with(1, &json!({"setup": [["sh", "-c", "while :; do :; done"]]})).build();
     project.config(&json!({"timeout_seconds": 0.2}));

@@ -13,7 +13,7 @@ use crate::ids::Role;
 use crate::strict::Fields;
 
 /// Variables the coordinator sets for every session; the configuration may not touch them.
-const OWN_VARIABLES: [&str; 15] = [
+const OWN_VARIABLES: [&str; 16] = [
     "RUNNER_TASK_ID",
     "RUNNER_ROLE",
     "RUNNER_AGENT_ID",
@@ -23,6 +23,7 @@ const OWN_VARIABLES: [&str; 15] = [
     "RUNNER_PROMPT_FILE",
     "RUNNER_BIN",
     "RUNNER_TOKEN",
+    "RUNNER_MARK",
     "LUMA_TASK_ID",
     "LUMA_ROLE",
     "LUMA_AGENT_ID",

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::budget::{Budget, Budgets, Used};
+use crate::config::Config;
 use crate::evidence::{RecordStatus, RunRecord, SpentBefore};
 use crate::ids::AgentId;
 use crate::observe::Event;
+use crate::project::Project;
 use crate::tokens::Figure;
 use crate::tracker::row::{Row, Status};
 use crate::verdict::Verdict;
@@ -22,12 +24,12 @@ pub(super) fn of_run(run: &Run<'_>) -> Option<String> {
 }
 
 /// Why the task of `row` may not be claimed, if its budget is used up.
-pub(super) fn of_task(run: &Run<'_>, row: &Row) -> Option<String> {
-    let budget = &run.config.budget.task;
+pub(super) fn of_task((config, project): (&Config, &Project), row: &Row) -> Option<String> {
+    let budget = &config.budget.task;
     if *budget == Budget::default() {
         return None;
     }
-    let figures = used_by(run, row).up(budget)?;
+    let figures = used_by(project, row).up(budget)?;
     Some(format!(
         "budget: {figures}; an answer gives the task its budget anew, `budget.task` in the configuration another one"
     ))
@@ -39,13 +41,14 @@ pub(super) fn leaves_room(run: &Run<'_>, row: &Row, record: &RunRecord) -> bool 
     let used = used_in(record);
     let fits_run = run.tally.used.and(used).up(of_run).is_none();
     // Its record on disk says as yet only that it began, and the row counts it.
-    let fits_task = *task == Budget::default() || used_by(run, row).and(used.with_sessions(0)).up(task).is_none();
+    let fits_task =
+        *task == Budget::default() || used_by(run.project, row).and(used.with_sessions(0)).up(task).is_none();
     fits_run && fits_task
 }
 
 /// What counts when a session of the task of `row` is about to begin; nothing is read where there is no budget.
 pub(super) fn before(run: &Run<'_>, row: &Row) -> Option<SpentBefore> {
-    run.config.budget.is_any().then(|| SpentBefore { task: used_by(run, row), run: run.tally.used })
+    run.config.budget.is_any().then(|| SpentBefore { task: used_by(run.project, row), run: run.tally.used })
 }
 
 /// Adds a session that is over to what the run used.
@@ -76,15 +79,15 @@ pub(super) fn counted(run: &Run<'_>) -> BTreeSet<PathBuf> {
 }
 
 /// What the task used since a person last answered for it.
-fn used_by(run: &Run<'_>, row: &Row) -> Used {
-    let used = row.session_agents().map(|agent| used_of(run, agent)).fold(Used::NOTHING, Used::and);
+fn used_by(project: &Project, row: &Row) -> Used {
+    let used = row.session_agents().map(|agent| used_of(project, agent)).fold(Used::NOTHING, Used::and);
     used.with_sessions(row.sessions())
 }
 
 /// What the records of an agent say that it used.
-fn used_of(run: &Run<'_>, agent: &str) -> Used {
+fn used_of(project: &Project, agent: &str) -> Used {
     let Ok(agent) = agent.parse::<AgentId>() else { return Used::unknown_session() };
-    let record = |number: u32| RunRecord::read(&run.project.session(&agent, number)).ok().flatten();
+    let record = |number: u32| RunRecord::read(&project.session(&agent, number)).ok().flatten();
     let records = (1..).map_while(record).map(|record| used_in(&record));
     // A record that is gone, or that a person's manual session never had, says nothing.
     records.reduce(Used::and).unwrap_or_else(Used::unknown_session)

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::ids::AgentId;
 use crate::observe::SessionName;
 use crate::plan::Plan;
 use crate::tracker::ready::{self, Board, Part, Ready};
+use crate::tracker::rules::{self, Actor, Step};
 use crate::tracker::store::Store;
 
 use super::failure::Failure;
 use super::planning::{self, Places, Planned};
 use super::start::{self, Opening};
-use super::{ground, site, summary, verify};
+use super::{ground, obstacle, site, summary, verify};
 use crate::config::Mode;
 
 /// How many sessions ahead a dry run looks.
@@ -23,10 +24,11 @@ const AHEAD: usize = 5;
 pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
     let plan = Plan::load(opening.project)?;
     let part = start::part_of(&plan, opening)?;
-    let board = Store::new(opening.project).read(&plan)?;
+    let stands = Store::new(opening.project).read(&plan)?;
+    let (board, set_aside) = set_aside(opening, (&plan, &part), stands.clone())?;
     let picks = ready::preview(&plan, &board, &part, AHEAD);
     let Some(next) = picks.first() else {
-        return Ok(nothing_ready(&plan, &board, &part));
+        return Ok(nothing_ready((&plan, &part), (&board, stands.revision()), set_aside));
     };
     let Planned { command, prompt } = planned(opening, &plan, (&board, next))?;
     let prepared = prompt?;
@@ -50,13 +52,35 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
         "details": prepared.details(),
         "configuration_required": missing.is_some(), "configuration_error": missing,
         "preflight_error": preflight(opening, &board).err().map(|failure| failure.reason()),
-        "then": picks.iter().skip(1).collect::<Vec<_>>(), "state_unchanged": true,
+        "set_aside": set_aside, "then": picks.iter().skip(1).collect::<Vec<_>>(), "state_unchanged": true,
     });
     Ok((shown, 0))
 }
 
-fn nothing_ready(plan: &Plan, board: &Board, part: &Part) -> (Value, u8) {
+/// The board once the run has let tasks wait for a person that are ready but get no session, and why each of them.
+fn set_aside(
+    opening: &Opening<'_>,
+    (plan, part): (&Plan, &Part),
+    mut board: Board,
+) -> Result<(Board, Map<String, Value>), Failure> {
+    let mut reasons = Map::new();
+    while let Some(item) = ready::ready(plan, &board, part).into_iter().next() {
+        let row = board.row(&item.id);
+        let Some(reason) = obstacle::before((opening.config, opening.project), row) else { break };
+        reasons.insert(item.id.to_string(), json!(reason));
+        let row = rules::apply(&item.id, row, (Actor::Coordinator, &opening.clock.stamp()), Step::Wait { reason })?;
+        board.set(item.id, row);
+    }
+    Ok((board, reasons))
+}
+
+fn nothing_ready(
+    (plan, part): (&Plan, &Part),
+    (board, revision): (&Board, u64),
+    set_aside: Map<String, Value>,
+) -> (Value, u8) {
     let mut result = summary::standing(plan, board, part);
+    result.revision = revision;
     let waits =
         !result.unsatisfiable.is_empty() || part.tasks(plan, board).iter().any(|t| board.row(&t.id).external_wait);
     result.stop =
@@ -65,6 +89,7 @@ fn nothing_ready(plan: &Plan, board: &Board, part: &Part) -> (Value, u8) {
     let mut value = serde_json::to_value(&result).unwrap_or_default();
     if let Some(object) = value.as_object_mut() {
         object.insert("dry_run".to_owned(), json!(true));
+        object.insert("set_aside".to_owned(), Value::Object(set_aside));
         object.insert("state_unchanged".to_owned(), json!(true));
     }
     (value, code)

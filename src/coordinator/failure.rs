@@ -97,6 +97,15 @@ pub enum Failure {
         /// The files.
         files: Vec<String>,
     },
+    /// Processes of an interrupted run could not be ended.
+    #[error(
+        "processes of an interrupted run could not be ended: {}; nothing is started beside them: end them, then start again",
+        listed(.processes)
+    )]
+    StillRunning {
+        /// Their names and ids.
+        processes: Vec<String>,
+    },
     /// An ignore line is missing.
     #[error("git does not ignore {path}; add this line to .gitignore and commit it: {line}")]
     NotIgnored {

@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 
 use crate::clock::Clock;
 use crate::fs;
+use crate::ids::AgentId;
 use crate::lock::{Lock, LockError};
 use crate::project::Project;
 use crate::session::{ProcessIdentity, is_ancestor};
 
 use super::failure::Failure;
 use super::memo::Memo;
+use super::verify;
 
 /// The held run lock; the information file goes when it is dropped.
 #[derive(Debug)]
@@ -58,13 +60,19 @@ pub fn take(project: &Project, identity: &ProcessIdentity, clock: Clock) -> Resu
 /// wrote about itself, or a killed run that has to be put in order first.
 pub fn keep_away(project: &Project) -> Result<Result<Lock, Value>, Failure> {
     match Lock::try_take(&lock_path(project)) {
-        Ok(lock) => match Memo::read(project)? {
+        Ok(lock) => match interrupted(project)? {
             None => Ok(Ok(lock)),
-            Some(memo) => Ok(Err(json!({ "pid": null, "interrupted": memo.agent }))),
+            Some(agent) => Ok(Err(json!({ "pid": null, "interrupted": agent }))),
         },
         Err(LockError::Held { .. }) => Ok(Err(holder(project))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whose session a killed run left, or was about to begin.
+fn interrupted(project: &Project) -> Result<Option<AgentId>, Failure> {
+    let memo = Memo::read(project)?;
+    memo.map_or_else(|| verify::interrupted(project), |memo| Ok(Some(memo.agent)))
 }
 
 /// Whether the coordinator that wrote this about itself is an ancestor of this process: then this is one of its sessions,

@@ -15,8 +15,10 @@ mod ground;
 pub mod holder;
 mod landing;
 mod leasing;
+mod leftovers;
 mod limits;
 mod memo;
+mod obstacle;
 mod opening;
 pub mod people;
 pub mod people_commit;
@@ -52,7 +54,6 @@ use crate::outcome::{RunResult, Stop};
 use crate::plan::Plan;
 use crate::project::Project;
 use crate::session::{ProcessIdentity, Signals};
-use crate::tracker::breaker;
 use crate::tracker::desk::Desk;
 use crate::tracker::ready::{Board, Part, Ready};
 use crate::tracker::rules::{self, Actor, Step};
@@ -243,12 +244,7 @@ fn choose(run: &mut Run<'_>) -> Result<(Choice, bool), Failure> {
         let Some(item) = run.services.next(run) else {
             return Ok((Choice::Nothing, wrote));
         };
-        let row = run.board.row(&item.id);
-        let used = row.sessions();
-        let used_up = (used >= run.config.max_task_sessions)
-            .then(|| format!("used up its {used} sessions (`max_task_sessions`); a person has to look at it"));
-        let reason = used_up.or_else(|| breaker::tripped(row)).or_else(|| budget::of_task(run, row));
-        let Some(reason) = reason else {
+        let Some(reason) = obstacle::before((run.config, run.project), run.board.row(&item.id)) else {
             return Ok((Choice::Session(item), wrote));
         };
         wrote = true;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::evidence::{
-    self, FailedStage, Outcome, RECORD_SCHEMA, RecordStatus, Redactor, ReportRecord, Reported, RunRecord, Teardown,
+    self, Attempt, FailedStage, Outcome, RECORD_SCHEMA, RecordStatus, Redactor, ReportRecord, Reported, RunRecord,
+    Teardown,
 };
 use crate::fs;
 use crate::observe::Event;
@@ -40,8 +41,11 @@ pub(super) fn destroyed(teardown: &mut Teardown, result: &ExecutionResult) {
         return;
     }
     let left: Vec<_> = result.survivors.iter().map(ToString::to_string).collect();
-    let step = if left.is_empty() { Ok(()) } else { Err(format!("processes are left: {}", left.join(", "))) };
-    teardown.destroyed(step);
+    teardown.destroyed(if left.is_empty() { Ok(()) } else { Err(are_left(&left)) });
+}
+
+fn are_left(processes: &[String]) -> String {
+    format!("processes are left: {}", processes.join(", "))
 }
 
 /// Takes in what became of the temporary folder.
@@ -109,18 +113,42 @@ pub(super) enum End {
     Recorded,
 }
 
+/// The record of a session whose coordinator died, if nobody has closed it.
+fn open_record(folder: &Path) -> Result<Option<RunRecord>, Failure> {
+    Ok(RunRecord::read(folder)?.filter(|record| record.status == RecordStatus::Running))
+}
+
+/// Writes something down in the record of an interrupted session, which stays open.
+pub(super) fn amend(run: &Run<'_>, folder: &Path, change: impl FnOnce(&mut RunRecord)) -> Result<(), Failure> {
+    let Some(mut record) = open_record(folder)? else { return Ok(()) };
+    record.schema = RECORD_SCHEMA;
+    change(&mut record);
+    Ok(record.write(folder, &run.redactor)?)
+}
+
+/// Says in the record of an interrupted session what of it could not be ended, if anything.
+pub(super) fn keep_open(run: &Run<'_>, folder: &Path, left: &[String]) -> Result<(), Failure> {
+    if left.is_empty() {
+        return Ok(());
+    }
+    amend(run, folder, |record| {
+        record.teardown = Teardown::not_attempted();
+        record.teardown.destroyed(Err(are_left(left)));
+    })
+}
+
 /// Closes the record of a session whose coordinator died, and reports it.
 pub(super) fn close(run: &mut Run<'_>, folder: &Path, end: End) -> Result<(), Failure> {
-    let Some(mut record) = RunRecord::read(folder)?.filter(|record| record.status == RecordStatus::Running) else {
-        return Ok(());
-    };
+    let Some(mut record) = open_record(folder)? else { return Ok(()) };
     record.schema = RECORD_SCHEMA;
     record.status = RecordStatus::Recovered;
     record.finished_at = Some(run.clock.stamp());
-    record.teardown = Teardown::default();
+    // That an earlier start could not end all of it is not hidden by this one.
+    let faults = std::mem::take(&mut record.teardown.faults);
+    record.teardown = Teardown { faults, ..Teardown::default() };
     if end != End::Recorded {
-        record.teardown = Teardown::not_attempted();
-        record.teardown.destroyed(Ok(()));
+        record.teardown.cleanup = Attempt::NotAttempted;
+        record.teardown.destruction = Attempt::Succeeded;
     }
     if let Some(left) = record.temporary.clone().filter(|path| is_temporary(run, path)) {
         cleaned(&mut record, fs::remove_stubborn_folder(&left));

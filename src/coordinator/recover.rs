@@ -8,7 +8,6 @@ use crate::ids::{AgentId, TaskId};
 use crate::observe::Event;
 use crate::plan::{TaskCard, Work};
 use crate::relpath::RelPath;
-use crate::session::{Leftovers, sweep};
 use crate::tracker::desk::handoff_path;
 use crate::tracker::row::{Claim, Row, Status};
 use crate::tracker::rules::{self, Actor, Step};
@@ -19,7 +18,7 @@ use super::checkpoint::{self, Checkpoint};
 use super::failure::Failure;
 use super::memo::Memo;
 use super::records::{self, End};
-use super::{claim, ground, settle, site, start, tree_look, tree_recovery, verify};
+use super::{claim, ground, leftovers, settle, site, start, tree_look, tree_recovery, verify};
 use crate::config::Mode;
 use crate::workspace::lease::Contamination;
 
@@ -59,6 +58,9 @@ pub(super) fn put_in_order(run: &mut Run<'_>) -> Result<Order, Failure> {
             return Ok(Order::CommitFailed);
         }
     }
+    leftovers::end_marked(run)?;
+    verify::end_left(run)?;
+    verify::put_back_left(run)?;
     let mut tasks = interrupted(run)?;
     if tasks.is_empty() {
         Memo::remove(run.project)?;
@@ -91,9 +93,8 @@ struct Attributed {
 /// Ends what is left of the interrupted sessions, reads each task's row as its session's secret explains it, and tells whose the
 /// changes are: first what nobody can tell, then each task's share.
 fn attribute(run: &mut Run<'_>, tasks: &mut [Interrupted]) -> Result<Attributed, Failure> {
-    for task in tasks.iter() {
-        end_leftovers(run, task);
-    }
+    let claims: Vec<Claim> = tasks.iter().filter_map(Interrupted::claim).cloned().collect();
+    leftovers::end(run, &claims)?;
     start::ensure_converted(run)?;
     let snapshot = ground::look(run)?;
     let mut left = ground::dirty(run, &snapshot)?;
@@ -156,18 +157,6 @@ fn interrupted(run: &Run<'_>) -> Result<Vec<Interrupted>, Failure> {
         })
     });
     Ok(found.collect())
-}
-
-/// Ends processes of the interrupted session that are still there: those that hold its very secret.
-fn end_leftovers(run: &Run<'_>, task: &Interrupted) {
-    let Some(claim) = task.claim() else { return };
-    let (Some(token_hash), Some(boot_id)) = (&claim.token_hash, &claim.boot_id) else { return };
-    let swept = sweep(&Leftovers { token_hash, boot_id });
-    if !swept.ended.is_empty() {
-        let names: Vec<_> = swept.ended.iter().map(|process| format!("{} ({})", process.name, process.pid)).collect();
-        let what = format!("ended what was left of the session of {}: {}", claim.agent, names.join(", "));
-        (run.observe)(&Event::Recovered { what });
-    }
 }
 
 /// Takes out of `left` what lies in the interrupted session's scope.
@@ -297,6 +286,11 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         start::Opened::Busy(result) => return Err(Failure::RunIsOn { holder: result.holder.unwrap_or_default() }),
         start::Opened::Ours(lock, run) => (lock, run),
     };
+    leftovers::end_marked(&run)?;
+    verify::end_left(&run)?;
+    if act {
+        verify::put_back_left(&mut run)?;
+    }
     let mut tasks = interrupted(&run)?;
     let Attributed { left: paths, shares, why } = attribute(&mut run, &mut tasks)?;
     if !act || paths.is_empty() {

@@ -3,6 +3,8 @@
 //! Owns the pool of workspaces and the open work tree. What may follow what is the lease's to say (`workspace/lease.rs`); here it is
 //! made true on disk. State, plan and the branch are always those of the root.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -11,13 +13,13 @@ use crate::config::Mode;
 use crate::fs;
 use crate::project::Project;
 use crate::relpath::RelPath;
-use crate::session::{Tool, run_tool};
+use crate::session::{MARK_VARIABLE, Tool, run_tool};
 use crate::workspace::lease::{Contamination, Pool};
 use crate::workspace::{Guard, Snapshotter};
 
 use super::Run;
 use super::failure::Failure;
-use super::start;
+use super::{leftovers, prepare, start};
 
 /// How much of a failed set-up command's output a message carries, in bytes.
 const TAIL: usize = 2000;
@@ -195,9 +197,7 @@ fn furnish(run: &Run<'_>, (root, own): (&Path, &Path), commit: &CommitId) -> Res
     let mut tree = open(run, root, own.to_owned())?;
     tree.git.bring_to(commit)?;
     link_shares(run, root)?;
-    for command in &run.config.workspace.setup {
-        set_up(run, root, command)?;
-    }
+    set_up(run, root)?;
     let changed = tree.git.differing_everywhere(&run.shares())?;
     if let Some(path) = changed.first() {
         let what = format!("left {path} and {} more files that git does not ignore", changed.len() - 1);
@@ -225,11 +225,27 @@ pub(super) fn link_shares(run: &Run<'_>, root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Runs the set-up commands; a start after a kill finds them by their mark.
+fn set_up(run: &Run<'_>, root: &Path) -> Result<(), Failure> {
+    let commands = &run.config.workspace.setup;
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let mut env = prepare::set_up_environment((run.project, run.config, run.host), root);
+    env.insert(MARK_VARIABLE.into(), leftovers::mark(run)?.text().into());
+    let done = commands.iter().try_for_each(|command| set_up_with(run, (root, &env), command));
+    leftovers::unmark(run)?;
+    done
+}
+
 /// Runs one set-up command, for as long as a session may take.
-fn set_up(run: &Run<'_>, root: &Path, command: &[String]) -> Result<(), Failure> {
-    let argv: Vec<std::ffi::OsString> = command.iter().map(Into::into).collect();
-    let env = super::prepare::set_up_environment((run.project, run.config, run.host), root);
-    let tool = Tool { argv: &argv, cwd: root, env: &env, stdin: b"", wall: run.config.timeout };
+fn set_up_with(
+    run: &Run<'_>,
+    (root, env): (&Path, &BTreeMap<OsString, OsString>),
+    command: &[String],
+) -> Result<(), Failure> {
+    let argv: Vec<OsString> = command.iter().map(Into::into).collect();
+    let tool = Tool { argv: &argv, cwd: root, env, stdin: b"", wall: run.config.timeout };
     let failed = |what: String| Failure::SetUp { command: command.join(" "), what };
     let output = run_tool(&tool, run.signals).map_err(|error| failed(error.to_string()))?;
     if let Some(signal) = output.cancelled.or_else(|| run.signals.first()) {

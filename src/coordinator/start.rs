@@ -84,7 +84,7 @@ pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, F
         }
     };
     if let Some(git) = &git {
-        for record in [checkpoint::intent_path(project), memo::path(project)] {
+        for record in [checkpoint::intent_path(project), memo::path(project), verify::note_path(project)] {
             git.clear_own_locks(&record)?;
         }
         git.check(opening.clock.now())?;

@@ -1,10 +1,13 @@
 //! Verification: the coordinator's own commands, run on what an executor submitted before anybody reviews it.
 //!
 //! A failure that was not there before the session sends the work back. Owns which commands are run for whom and what their
-//! results mean; running them (`bench`), the workspace around them (`tree`) and what failed before (`baseline`) are apart.
+//! results mean; running them (`bench`), the workspace around them (`tree`), what failed before (`baseline`) and a kill while they
+//! run (`note`, `recovery`) are apart.
 
 mod baseline;
 mod bench;
+mod note;
+mod recovery;
 mod tree;
 
 use std::path::Path;
@@ -29,6 +32,8 @@ use super::prepare::Host;
 
 pub(super) use baseline::{Baselines, carry_over};
 use bench::{Bench, Ran, shown};
+pub(super) use note::{interrupted, path as note_path};
+pub(super) use recovery::{end_left, put_back_left};
 use tree::Before;
 
 /// What verification made of a verdict.
@@ -112,8 +117,8 @@ pub(super) fn find_baseline(
         return Ok(None);
     }
     let folder = run.project.session(&name.agent, name.number);
-    let before = Before::of(run, ground, &[])?;
-    let ran = Bench { name, folder: &folder, is_baseline: true }.all(run, &missing)?;
+    let before = Before::of(run, (name, true), ground, &[])?;
+    let ran = Bench { name, folder: &folder, is_baseline: true, mark: before.mark() }.all(run, &missing)?;
     let put_back = before.put_back(run, ground, &folder)?;
     let Some(ran) = ran else {
         fs::remove_folder(&folder)?;
@@ -143,8 +148,8 @@ pub(super) fn submitted(
         Some(place) => baseline::at(run, &place.commit)?,
         None => None,
     };
-    let before = Before::of(run, ground, &aftermath.in_scope)?;
-    let ran = Bench { name: &held.name, folder, is_baseline: false }.all(run, &commands)?;
+    let before = Before::of(run, (&held.name, false), ground, &aftermath.in_scope)?;
+    let ran = Bench { name: &held.name, folder, is_baseline: false, mark: before.mark() }.all(run, &commands)?;
     let put_back = before.put_back(run, ground, folder)?;
     let record = record.get_or_insert_default();
     record.changed.extend(put_back.changed);

@@ -61,9 +61,21 @@ const FIXED: [&str; 20] = [
     "/agent_fault/retry_at",
 ];
 
-/// Where a record quotes errors or output.
-const QUOTING: [&str; 4] =
-    ["/commit_error", "/result/reason", "/execution/ended/could_not_start/reason", "/agent_fault/text"];
+/// Where a record quotes errors or output, or may do so; `*` is each item of a list.
+const QUOTING: [&str; 12] = [
+    "commit_error",
+    "result/reason",
+    "execution/ended/could_not_start/reason",
+    "execution/output/error",
+    "agent_fault/text",
+    "teardown/faults/*",
+    "findings/*",
+    "kept/*",
+    "verification/before/*/ended",
+    "verification/commands/*/ended",
+    "verification/changed/*",
+    "verification/faults/*",
+];
 
 /// What a report says in the place of a text that quotes errors or output.
 const WITHHELD: &str = "[withheld]";
@@ -251,13 +263,8 @@ impl RunRecord {
     /// What a report of the session holds: the record, less the texts that quote errors and output.
     pub fn for_report(&self, redactor: &Redactor) -> Vec<u8> {
         let mut value = self.redacted(redactor).unwrap_or_default();
-        for quoting in QUOTING {
-            if let Some(text) = value.pointer_mut(quoting).filter(|text| text.is_string()) {
-                *text = WITHHELD.into();
-            }
-        }
-        if let Some(Value::Array(faults)) = value.pointer_mut("/teardown/faults") {
-            faults.fill(WITHHELD.into());
+        for place in QUOTING {
+            withhold(&mut value, place);
         }
         serde_json::to_vec(&value).unwrap_or_default()
     }
@@ -273,6 +280,26 @@ impl RunRecord {
             }
         }
         Ok(value)
+    }
+}
+
+/// Takes out the texts at a place of [`QUOTING`]; one that is not there is none to take out.
+fn withhold(value: &mut Value, place: &str) {
+    if place.is_empty() {
+        if value.is_string() {
+            *value = WITHHELD.into();
+        }
+        return;
+    }
+    let (first, rest) = place.split_once('/').unwrap_or((place, ""));
+    match value {
+        Value::Array(items) if first == "*" => items.iter_mut().for_each(|item| withhold(item, rest)),
+        Value::Object(map) => {
+            if let Some(inner) = map.get_mut(first) {
+                withhold(inner, rest);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -390,5 +417,40 @@ mod tests {
         );
         assert!(!report.contains("refused:") && report.contains("\"kind\":\"other\""), "{report}");
         assert!(!report.contains("still there") && report.contains("escalated"), "{report}");
+    }
+
+    #[test]
+    fn a_report_withholds_every_text_that_may_quote_an_error_and_keeps_what_is_said_beside_it() {
+        let command = |argv: &str, failed| CommandRecord {
+            argv: vec![argv.to_owned()],
+            ended: "could not start: quoted words".to_owned(),
+            failed,
+            wall_ms: 7,
+            log: "verify-1.log".to_owned(),
+        };
+        let mut record: RunRecord = serde_json::from_value(old()).unwrap();
+        record.verification = Some(VerificationRecord {
+            baseline: Some("c0ffee".to_owned()),
+            before: vec![command("lint", Some(Failed::Old))],
+            commands: vec![command("test", Some(Failed::New)), command("lint", Some(Failed::Old))],
+            changed: vec!["a.txt (not put back: quoted words)".to_owned(), "b.txt".to_owned()],
+            faults: vec!["quoted words".to_owned()],
+        });
+        record.findings = vec!["a cannot be read (quoted words)".to_owned()];
+        record.kept = vec!["there is no patch of them: quoted words".to_owned()];
+        let mut execution = ExecutionResult::without_process(Ended::Exited, None);
+        execution.output.error = Some("quoted words".to_owned());
+        record.execution = Some(execution);
+        let report = record.for_report(&Redactor::default());
+        let sent: Value = serde_json::from_slice(&report).unwrap();
+        assert!(!sent.to_string().contains("quoted words"), "{sent:#}");
+        let verification = &sent["verification"];
+        assert_eq!(verification["commands"][0]["argv"], json!(["test"]));
+        assert_eq!(verification["commands"][0]["ended"], WITHHELD);
+        let failed: Vec<&Value> =
+            ["commands", "before"].iter().map(|which| &verification[which][0]["failed"]).collect();
+        assert_eq!(failed, [&json!("new"), &json!("old")]);
+        assert_eq!(verification["changed"], json!([WITHHELD, WITHHELD]), "how many is told");
+        assert_eq!(sent["execution"]["ended"], "exited");
     }
 }

@@ -1,7 +1,7 @@
 //! The coordinator's side of a guardian: starts it, orders, listens, and takes its tree over if it is killed.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,7 @@ use super::process_table;
 use super::result::{Exit, LeakedProcess};
 use super::spawn::{Program, spawn};
 use super::supervisor::Input;
-use super::sweep::GUARDIAN_VARIABLE;
+use super::sweep::{GUARDIAN_VARIABLE, found_by};
 use super::tree::Tree;
 use super::usage::Usage;
 use crate::agents::StopSignal;
@@ -274,9 +274,8 @@ impl Drop for Guarded {
     }
 }
 
-/// By which the next start finds a guardian that is still at work: the digest of the session's secret, not the secret.
+/// By which the next start finds a guardian that is still at work: the digest of what its tree is found by, not that itself.
 fn marker(env: &BTreeMap<OsString, OsString>) -> BTreeMap<OsString, OsString> {
-    let token = env.get(OsStr::new("RUNNER_TOKEN"));
-    let digest = token.map(|token| hex(&Sha256::digest(token.as_encoded_bytes())));
+    let digest = found_by(env).map(|secret| hex(&Sha256::digest(secret.as_encoded_bytes())));
     digest.map(|digest| (GUARDIAN_VARIABLE.into(), digest.into())).into_iter().collect()
 }

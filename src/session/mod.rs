@@ -3,7 +3,7 @@
 //! ```text
 //! launch / tool ─→ spawn ─→ run: wait ─→ Input ─→ supervisor (pure) ─→ Actions ─→ tree ─→ ExecutionResult
 //!                             ↑ signals, row_watch, pidfds, deadlines            handle, process_table
-//! sweep: what a coordinator that was killed left behind, by the token in its environment
+//! sweep: what a coordinator that was killed left behind, by what its environment holds
 //! ```
 //!
 //! The only room that starts or signals processes. Never decides what a result means for a task, and never writes state.
@@ -48,7 +48,7 @@ pub use pause::pause;
 pub use result::{Ended, ExecutionResult, Exit, Ladder, LeakedProcess, RESULT_SCHEMA, signal_name};
 pub use signals::Signals;
 pub use stage::{Cause, Owner, Stage, StageRecord};
-pub use sweep::{Leftovers, Swept, sweep};
+pub use sweep::{Leftovers, MARK_VARIABLE, Swept, sweep};
 pub use tail::tail;
 pub use tool::{STDERR_KEPT, STDOUT_KEPT, Tool, ToolError, ToolOutput, run_tool};
 pub use usage::Usage;

@@ -1,11 +1,12 @@
 //! Ends what a coordinator that was killed left behind.
 //!
-//! A process is touched only if the environment it was started with holds the session's exact secret, which is known here
-//! by its digest alone. Nothing else about a process, its name, arguments, folder or parent, ever makes it a match; this
+//! A process is touched only if the environment it was started with holds the session's exact secret, or the exact mark of
+//! commands of the coordinator's own, which are known here by their digests alone. Nothing else about a process, its name, arguments, folder or parent, ever makes it a match; this
 //! process and its ancestors never are.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -21,7 +22,9 @@ use super::wait::{is_readable, wait};
 use crate::ids::hex;
 
 /// The variable a session's processes carry their secret in.
-const VARIABLE: &[u8] = b"RUNNER_TOKEN=";
+const TOKEN_VARIABLE: &str = "RUNNER_TOKEN";
+/// The variable commands of the coordinator's own (verification, set-up) carry their mark in. It opens nothing.
+pub const MARK_VARIABLE: &str = "RUNNER_MARK";
 /// The variable a session's guardian carries the secret's digest in.
 pub(crate) const GUARDIAN_VARIABLE: &str = "RUNNER_GUARDIAN_OF";
 /// From the request to end to KILL.
@@ -38,7 +41,7 @@ const FOLLOWED: usize = 100;
 /// How leftovers of one session are recognised.
 #[derive(Clone, Copy, Debug)]
 pub struct Leftovers<'a> {
-    /// The SHA-256 of the session's secret, in 64 lower-case hexadecimal digits. Anything else matches nothing.
+    /// The SHA-256 of the session's secret, or of the commands' mark, in 64 lower-case hexadecimal digits. Anything else matches nothing.
     pub token_hash: &'a str,
     /// The boot the session ran in; after another boot nothing of it lives.
     pub boot_id: &'a str,
@@ -82,6 +85,11 @@ pub fn sweep(leftovers: &Leftovers<'_>) -> Swept {
             wait(held.iter().filter_map(Handle::descriptor).take(WAITED_FOR), Some(at_most));
         }
     }
+}
+
+/// What a program with this environment is found by: its session's secret, or the mark of the commands it belongs to.
+pub(crate) fn found_by(env: &BTreeMap<OsString, OsString>) -> Option<&OsStr> {
+    [TOKEN_VARIABLE, MARK_VARIABLE].into_iter().find_map(|name| env.get(OsStr::new(name))).map(OsString::as_os_str)
 }
 
 /// Lets a guardian that outlived its coordinator finish: it alone can tell what cleared its environment. One that does not is
@@ -159,10 +167,10 @@ fn freeze_and_ask(leftovers: &Leftovers<'_>, found: &mut Found) -> Vec<Handle> {
     loop {
         let known = found.len();
         let round = search(leftovers.token_hash, |handle| {
-            if let Entry::Vacant(entry) = found.entry(id(handle)) {
-                entry.insert((handle.named(), handle.signal(Signal::STOP).is_err()));
-            }
-            true
+            let (_, refused) =
+                found.entry(id(handle)).or_insert_with(|| (handle.named(), handle.signal(Signal::STOP).is_err()));
+            // There is no use in waiting for what the kernel keeps from us.
+            !*refused
         });
         if (found.len() == known && round.is_complete) || started.elapsed() >= GRACE {
             for handle in &round.matching {
@@ -255,13 +263,17 @@ fn with_ancestors(pid: i32, parent_of: impl Fn(i32) -> Option<i32>) -> BTreeSet<
     line
 }
 
-/// Whether an environment (entries ended by NUL) holds a secret with this digest in the session's variable.
+/// Whether an environment (entries ended by NUL) holds a secret or a mark with this digest in its variable.
 fn holds_token(environment: &[u8], token_hash: &str) -> bool {
     let is_digest = token_hash.len() == 64 && token_hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     is_digest
         && environment
             .split(|byte| *byte == 0)
-            .filter_map(|entry| entry.strip_prefix(VARIABLE))
+            .filter_map(|entry| {
+                let at = entry.iter().position(|byte| *byte == b'=')?;
+                let is_ours = [TOKEN_VARIABLE, MARK_VARIABLE].iter().any(|name| name.as_bytes() == &entry[..at]);
+                is_ours.then_some(&entry[at + 1..])
+            })
             .any(|secret| !secret.is_empty() && hex(&Sha256::digest(secret)) == token_hash)
 }
 
@@ -285,6 +297,7 @@ mod tests {
         let matches = |environment: String| holds_token(environment.as_bytes(), &hash);
         assert!(matches(format!("HOME=/\0RUNNER_TOKEN={TOKEN}\0PATH=/bin\0")));
         assert!(matches(format!("RUNNER_TOKEN={TOKEN}")));
+        assert!(matches(format!("RUNNER_TOKEN=another\0RUNNER_MARK={TOKEN}\0")), "a command has its mark");
         for stranger in [
             String::new(),
             "RUNNER_TOKEN=\0".to_owned(),
@@ -297,6 +310,9 @@ mod tests {
             format!("RUNNER_TOKEN={hash}\0"),
             format!("runner_token={TOKEN}\0"),
             format!("MY_RUNNER_TOKEN={TOKEN}\0"),
+            format!("RUNNER_MARKS={TOKEN}\0"),
+            format!("RUNNER_MARK={TOKEN}x\0"),
+            format!("RUNNER_MARK={hash}\0"),
             format!("RUNNER_TOKENS={TOKEN}\0"),
             format!("OTHER=RUNNER_TOKEN={TOKEN}\0"),
             format!("OTHER=\nRUNNER_TOKEN={TOKEN}\0"),
@@ -317,11 +333,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_other_environment_matches(environment in prop::collection::vec(any::<u8>(), 0..200), name in "[A-Z_]{0,14}") {
+        fn no_other_environment_matches(environment in prop::collection::vec(any::<u8>(), 0..200), name in "[A-Z_]{0,20}|RUNNER_(TOKEN|MARK)?") {
             let hash = digest(TOKEN);
             prop_assert!(!holds_token(&environment, &hash));
             let renamed = format!("{name}={TOKEN}");
-            prop_assert_eq!(holds_token(renamed.as_bytes(), &hash), name == "RUNNER_TOKEN");
+            let is_ours = ["RUNNER_TOKEN", "RUNNER_MARK"].contains(&name.as_str());
+            prop_assert_eq!(holds_token(renamed.as_bytes(), &hash), is_ours);
         }
     }
 
@@ -383,6 +400,7 @@ mod tests {
             Bystander::start(&[("RUNNER_TOKEN", &secret[1..])], ""),
             Bystander::start(&[("RUNNER_TOKEN", &hash)], ""),
             Bystander::start(&[("TOKEN", &secret), ("RUNNER_TOKEN", "")], ""),
+            Bystander::start(&[("RUNNER_MARK", &longer)], ""),
         ];
         assert!(super::search(&hash, |_| true).matching.is_empty());
         let holder = Bystander::start(&[("A", "b"), ("RUNNER_TOKEN", &secret), ("C", "d")], "");

@@ -136,6 +136,8 @@ impl Operation {
             (".git/runner/queue", "queued"),
             (".git/runner/pending.json", "pending"),
             (".git/runner/commit.json", "intent"),
+            (".git/runner/verify.json", "verifying"),
+            ("state/runs/landing", "landing"),
         ]
         .into_iter()
         .filter(|(path, _)| is_filled(&project.path(path)))
@@ -155,10 +157,12 @@ impl Operation {
     }
 }
 
-/// A file, or a folder with a JSON file in it.
+/// A file, or a folder with something in it that a killed process has finished.
 fn is_filled(path: &Path) -> bool {
     match fs::read_dir(path) {
-        Ok(mut entries) => entries.any(|entry| entry.is_ok_and(|e| e.path().extension().is_some_and(|e| e == "json"))),
+        Ok(mut entries) => entries.any(|entry| {
+            entry.is_ok_and(|entry| Path::new(&entry.file_name()).extension().is_none_or(|end| end != "tmp"))
+        }),
         Err(_) => path.exists(),
     }
 }

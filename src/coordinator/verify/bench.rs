@@ -11,6 +11,7 @@ use crate::evidence::{CommandRecord, Failed};
 use crate::fs;
 use crate::observe::{Event, SessionName};
 use crate::session::{self, Ended, ExecutionResult, Launch, Limits, StopSignal};
+use crate::tracker::proof::Token;
 
 use super::super::Run;
 use super::super::failure::Failure;
@@ -26,6 +27,8 @@ pub(super) struct Bench<'a> {
     pub(super) folder: &'a Path,
     /// Whether they run before the session, to know what fails there.
     pub(super) is_baseline: bool,
+    /// What their processes carry, so that a start after a kill finds them.
+    pub(super) mark: &'a Token,
 }
 
 /// A command that has run.
@@ -110,6 +113,7 @@ impl Bench<'_> {
                 drain: config.drain,
             },
         };
+        crate::fault::point("verify:launch");
         let result = session::run_alone(&launch, run.signals);
         crate::fault::point("verify:ran");
         if result.cancelled.is_some() {
@@ -145,7 +149,7 @@ impl Bench<'_> {
         Ok(argv)
     }
 
-    /// An agent's environment without what only its session may know.
+    /// An agent's environment without what only its session may know, and with a mark that opens nothing.
     fn environment(&self, run: &Run<'_>, temporary: &Path) -> Result<BTreeMap<OsString, OsString>, Failure> {
         let agent = run.config.agent_of(&self.name.role)?;
         // Only what the agent needs of its environment is asked for.
@@ -153,6 +157,7 @@ impl Bench<'_> {
         let places = (run.project, run.config, run.host);
         let mut env = prepare::environment(places, (self.name, &command), &prepare::fresh_token()?, temporary);
         env.remove(OsStr::new("RUNNER_TOKEN"));
+        env.insert(session::MARK_VARIABLE.into(), self.mark.text().into());
         Ok(env)
     }
 }

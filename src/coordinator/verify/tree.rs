@@ -6,14 +6,18 @@ use std::path::{Path, PathBuf};
 
 use crate::evidence::Teardown;
 use crate::fs;
+use crate::observe::SessionName;
 use crate::relpath::RelPath;
+use crate::tracker::proof::Token;
 use crate::workspace::{Changes, FindingKind, Guarded, Snapshot};
 
 use super::super::Run;
 use super::super::aftermath::Refs;
 use super::super::failure::Failure;
 use super::super::ground::Ground;
+use super::super::prepare;
 use super::super::session::{reopen, unstage};
+use super::note::{self, Note};
 
 /// The workspace before commands run in it.
 #[must_use = "what the commands change has to be put back"]
@@ -25,6 +29,8 @@ pub(super) struct Before {
     /// What the session changed, of which there are copies.
     own: BTreeSet<RelPath>,
     copies: PathBuf,
+    /// What the commands' processes carry, so that a start after a kill finds them.
+    mark: Token,
 }
 
 /// What the commands had changed.
@@ -37,27 +43,53 @@ pub(super) struct PutBack {
 }
 
 impl Before {
-    /// Looks at the workspace, and copies what the session changed in it: git could not bring that back.
-    pub(super) fn of(run: &mut Run<'_>, ground: &Ground, own: &[RelPath]) -> Result<Self, Failure> {
-        let root = run.workspace_root();
-        let copies = run.project.private_own().join("verify");
+    /// Looks at the workspace, copies what git could not bring back, and writes down what a start after a kill has to know. `own`
+    /// is what the session changed.
+    pub(super) fn of(
+        run: &mut Run<'_>,
+        session: (&SessionName, bool),
+        ground: &Ground,
+        own: &[RelPath],
+    ) -> Result<Self, Failure> {
+        let copies = note::copies(run.project);
         fs::remove_stubborn_folder(&copies)?;
         fs::make_private_folder(&copies)?;
-        for path in own {
-            let from = path.under(&root);
+        let mut paths = own.to_vec();
+        if let Some(git) = &run.git {
+            paths.extend(git.changed_in(&["state", "planning"])?);
+        }
+        for path in &paths {
+            let base = note::base_of(run, path);
+            let from = path.under(&base);
             // A larger file would be moved; if a command changes it, that is named.
             let is_small = from.symlink_metadata().is_ok_and(|metadata| metadata.len() <= fs::LARGEST_READ);
-            if is_small && !fs::is_behind_link(&from, &root) {
+            if is_small && !fs::is_behind_link(&from, &base) {
                 fs::copy_aside(&from, &path.under(&copies))?;
             }
         }
         let snapshot = run.snapshotter.take_again(&ground.snapshot)?;
         let tree = run.site.tree.as_mut().map(|tree| tree.guard.take()).transpose()?;
-        Ok(Self { snapshot, guarded: run.guard.take()?, tree, own: own.iter().cloned().collect(), copies })
+        let (guarded, own, mark) = (run.guard.take()?, own.iter().cloned().collect(), prepare::fresh_token()?);
+        let head = ground.head.as_ref().map(|head| &head.commit);
+        Note::of(run, session, &mark, (head, &paths)).write(run.project)?;
+        crate::fault::point("verify:noted");
+        Ok(Self { snapshot, guarded, tree, own, copies, mark })
+    }
+
+    /// What the processes of the commands have to carry.
+    pub(super) fn mark(&self) -> &Token {
+        &self.mark
     }
 
     /// Puts everything back, and keeps what the commands made of it below `folder`.
     pub(super) fn put_back(self, run: &mut Run<'_>, ground: &Ground, folder: &Path) -> Result<PutBack, Failure> {
+        let made = self.put_all_back(run, ground, folder)?;
+        Note::remove(run.project)?;
+        fs::remove_stubborn_folder(&self.copies)?;
+        Ok(made)
+    }
+
+    fn put_all_back(&self, run: &mut Run<'_>, ground: &Ground, folder: &Path) -> Result<PutBack, Failure> {
         let mut made = PutBack::default();
         made.faults.extend(reopen(run, folder)?);
         let keep = folder.join("verify");
@@ -69,16 +101,16 @@ impl Before {
             return Ok(made);
         }
         unstage(run, &mut Teardown::not_attempted())?;
+        let root = run.workspace_root();
         let changes = run.snapshotter.changes_since(&self.snapshot)?;
         let paths = self.to_restore(&changes);
-        made.changed.extend(keep_aside(run, &paths, &keep.join("tree"))?);
+        made.changed.extend(keep_aside(&root, &paths, &keep.join("tree"))?);
         let (own, others): (Vec<_>, Vec<_>) = paths.into_iter().partition(|path| self.own.contains(path));
-        if let Err(failure) = restore(run, &others).and_then(|()| self.restore_own(run, &own)) {
+        if let Err(failure) = restore(run, &others).and_then(|()| restore_own(&root, &self.copies, &own)) {
             made.faults.push(failure.reason());
         }
         let left = run.snapshotter.changes_since(&self.snapshot)?;
         made.faults.extend(left.changed.iter().map(|change| format!("{} could not be put back", change.path)));
-        fs::remove_stubborn_folder(&self.copies)?;
         Ok(made)
     }
 
@@ -107,35 +139,33 @@ impl Before {
         });
         edited.chain(found).filter(|path| !is_private(path)).collect()
     }
+}
 
-    /// Gives the session's files the session's content again.
-    fn restore_own(&self, run: &Run<'_>, paths: &[RelPath]) -> Result<(), Failure> {
-        let root = run.workspace_root();
-        for path in paths {
-            let file = path.under(&root);
-            if fs::is_behind_link(&file, &root) {
-                continue;
-            }
-            if file.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
-                fs::remove_stubborn_folder(&file)?;
-            } else {
-                fs::remove(&file)?;
-            }
-            if !fs::copy_aside(&path.under(&self.copies), &file)? {
-                fs::remove_empty_folders(&file, &root);
-            }
+/// Gives the session's files the session's content again.
+pub(super) fn restore_own(root: &Path, copies: &Path, paths: &[RelPath]) -> Result<(), Failure> {
+    for path in paths {
+        let file = path.under(root);
+        if fs::is_behind_link(&file, root) {
+            continue;
         }
-        Ok(())
+        if file.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            fs::remove_stubborn_folder(&file)?;
+        } else {
+            fs::remove(&file)?;
+        }
+        if !fs::copy_aside(&path.under(copies), &file)? {
+            fs::remove_empty_folders(&file, root);
+        }
     }
+    Ok(())
 }
 
 /// Copies what the commands left; says what lies where.
-fn keep_aside(run: &Run<'_>, paths: &[RelPath], keep: &Path) -> Result<Vec<String>, Failure> {
-    let root = run.workspace_root();
+pub(super) fn keep_aside(root: &Path, paths: &[RelPath], keep: &Path) -> Result<Vec<String>, Failure> {
     let mut lines = Vec::new();
     for path in paths {
-        let (file, copy) = (path.under(&root), path.under(keep));
-        let is_copied = !fs::is_behind_link(&file, &root) && fs::copy_aside(&file, &copy)?;
+        let (file, copy) = (path.under(root), path.under(keep));
+        let is_copied = !fs::is_behind_link(&file, root) && fs::copy_aside(&file, &copy)?;
         lines.push(if is_copied {
             format!("{path} → {}", copy.display())
         } else {
