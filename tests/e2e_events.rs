@@ -119,3 +119,30 @@ fn a_stream_inside_the_project_is_refused_however_it_is_named() {
     }
     assert!(project.run(&["--events", "/nonexistent/folder/events"]).refused().contains("/nonexistent/folder/events"));
 }
+
+#[test]
+fn a_commit_that_failed_and_a_report_are_events_without_what_was_printed() {
+    let project = Project::new();
+    // Nobody listens on the first port.
+    project.config(&json!({"git_hooks": "run", "report": {"url": "http://127.0.0.1:1/"}}));
+    project.write(".git/hooks/pre-commit", "#!/bin/sh\necho words-of-a-hook\nexit 1\n");
+    project.chmod(".git/hooks/pre-commit", 0o755);
+    let finished = project.run(&["--events", &to_file(&project)]);
+    let result = finished.stopped(2, "git_error");
+    assert_says(result["commit_error"].as_str().expect("a reason"), &["words-of-a-hook"]);
+    assert_eq!(result["report"], json!({"outcome": "failed", "kind": "connect", "accepted": 0, "failed": 1}));
+    let events = events_of(&project);
+    let kinds = kinds(&events);
+    assert_eq!(
+        kinds,
+        ["run_started", "session_started", "attempt_started", "reported", "warning", "session_ended", "commit_failed"]
+    );
+    let run = format!("{}.1", project.sessions()[0].agent);
+    assert_eq!(
+        (&events[3]["run_id"], &events[3]["outcome"], &events[3]["kind"]),
+        (&json!(run), &json!("failed"), &json!("connect"))
+    );
+    let reason = events[6]["reason"].as_str().expect("a reason");
+    assert!(result["commit_error"].as_str().is_some_and(|whole| whole.starts_with(reason)), "{reason}");
+    assert!(!Value::from(events.clone()).to_string().contains("words-of-a-hook"), "{events:#?}");
+}

@@ -61,8 +61,6 @@ const GITS: [&str; 7] = ["", "objects", "objects/pack", "refs", "refs/heads", "l
 
 /// A session that is over, settled and recorded.
 pub(super) struct Settled {
-    /// Why its commit could not be made.
-    pub(super) commit_error: Option<String>,
     looks: Looks,
 }
 
@@ -119,10 +117,11 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let baseline = verify::find_baseline(run, (&name, &card), &ground)?;
     let commit = ground.head.as_ref().map(|head| head.commit.to_string());
     let (held, mut opening) = claim::take(run, (name, card, commit), |run, held| {
-        Opening::of(run, held, (&command, &granted, prompt, temporary.path()))
+        let spent_before = budget::before(run, &held.before, None);
+        Opening::of(run, held, (&command, &granted, prompt, temporary.path()), spent_before)
     })?;
     opening.record.verification = baseline;
-    if run.tally.launched == 0 {
+    if run.tally.launched() == 0 {
         let (tasks, done) = progress(run);
         (run.observe)(&Event::RunStarted { tasks, done });
     }
@@ -139,9 +138,8 @@ pub(super) fn carry_out(
     (held, granted): (Held, Granted),
     (command, opening, temporary): (&Command, Opening, tempfile::TempDir),
 ) -> Left {
-    run.tally.launched += 1;
-    run.tally.last_session = Some(held.name.agent.clone());
-    (run.observe)(&Event::SessionStarted { session: held.name.clone(), count: run.tally.launched });
+    let count = run.tally.launched() + 1;
+    (run.observe)(&Event::SessionStarted { session: held.name.clone(), count });
     let Opening { folder, mut record, prompt } = opening;
     let (over, exchange) = match prompt {
         Ok(prepared) => {
@@ -364,7 +362,7 @@ pub(super) fn settle_judged(run: &mut Run<'_>, judged: Judged, ground: &Ground) 
     written.insert(own_path);
     let looks = Looks { before: ground.guarded.clone(), after, written };
     finish(run, &session, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))?;
-    Ok(Settled { commit_error: committed.error, looks })
+    Ok(Settled { looks })
 }
 
 /// Makes sure that the session's folder is one again; says what the session had put in the place of a folder above it.
@@ -510,11 +508,11 @@ fn finish(
     records::publish(run, folder, &record);
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let good = matches!(verdict, Verdict::Stands(_)) && record.teardown.failed_stage(None).is_none();
-    let outcome = settlement.outcome.clone();
-    budget::count(run, (&record, verdict));
+    let (outcome, limited) = (settlement.outcome.clone(), record.is_limited());
+    budget::tell_unknown(run, &record);
     limits::note(run, session, (&record, verdict));
     let spent = usage::spent(&record);
-    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms, spent });
+    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, limited, wall_ms, spent });
     for finding in aftermath.findings.iter().chain(&record.teardown.faults) {
         (run.observe)(&Event::Warning { text: finding.clone() });
     }
@@ -522,10 +520,6 @@ fn finish(
         let reason = settlement.row.reason.as_deref().unwrap_or_default();
         (run.observe)(&Event::waits_for_person(session.task.clone(), reason));
     }
-    run.tally.commit_error.clone_from(&committed.error);
-    if let Some(commit) = &committed.commit {
-        run.tally.last_commit = Some(commit.clone());
-        (run.observe)(&Event::Committed { commit: commit.clone(), subject: committed.subject.clone() });
-    }
+    committed.tell(run);
     Ok(())
 }

@@ -197,6 +197,7 @@ fn told(record: &RunRecord) -> Event {
             session,
             outcome: String::new(),
             good: record.outcome == crate::evidence::Outcome::Succeeded,
+            limited: record.is_limited(),
             wall_ms: record.execution.as_ref().map_or(0, |execution| execution.wall_ms),
             spent: spent(record),
         },

@@ -106,7 +106,7 @@ fn figures_that_no_agent_stated_stay_unknown_in_the_sum() {
 #[test]
 fn a_session_that_failed_brings_what_it_had_used_before() {
     let Event::SessionEnded { session, outcome, wall_ms, .. } = ended(1, Spent::default()) else { unreachable!() };
-    let failed = Event::SessionEnded { session, outcome, good: false, wall_ms, spent: used(2, 1, 30) };
+    let failed = Event::SessionEnded { session, outcome, good: false, limited: false, wall_ms, spent: used(2, 1, 30) };
     assert_eq!(fed(&[failed]).tokens.total, Figure::whole(30));
 }
 
