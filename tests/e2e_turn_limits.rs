@@ -1,7 +1,8 @@
-//! What bounds the further processes of a session.
+//! What bounds the further processes of a session: budgets, what an argument can hold, and being told to stop between two.
 
 mod support;
 
+use runner::conversation::{Exchange, Message};
 use serde_json::{Value, json};
 use support::{Project, assert_says};
 
@@ -103,5 +104,130 @@ fn a_limit_on_sessions_that_leaves_room_for_no_further_process_is_named() {
         project.agent_on(&[("S00-001/claim", "work"), FIX]);
         let finished = project.run(&[]);
         assert_alone(&project, &finished.stderr, why);
+    }
+}
+
+/// Gives all prompts as arguments, and has each process note its own.
+fn by_argument(project: &Project) {
+    let script = project.outside("agent.sh").display().to_string();
+    let all =
+        String::from_utf8(runner::fs::read(&project.outside("agent.sh")).expect("there is an agent")).expect("text");
+    let note = "count=$(wc -l <\"$NOTES/sessions\"); printf %s \"$1\" >\"$NOTES/argument-$count\"";
+    project.write_outside("agent.sh", &all.replace("\ncase ", &format!("\n{note}\ncase ")));
+    project.config(&json!({"argv": ["/bin/sh", script, "{prompt}"]}));
+}
+
+fn argument(project: &Project, place: usize) -> String {
+    let text = project.note(&format!("argument-{place}"));
+    assert!(!text.is_empty(), "session {place} was given its prompt");
+    text
+}
+
+#[test]
+fn a_history_reaches_an_agent_that_takes_its_prompt_as_an_argument_byte_for_byte() {
+    let said = "printf 'I \"wrote\"\\n\\n\\342\\202\\254 {prompt} {root} $HOME it.'";
+    let project = project(&json!({}), &format!("work; {said}"), "submit");
+    by_argument(&project);
+    project.run(&[]).complete();
+    assert_eq!(actions(&project), ["claim", "follow_up", "submit", "review", "approve"]);
+    let agent = &project.sessions()[0].agent;
+    let asked = vec![Message::asked(argument(&project, 1))];
+    let said = "I \"wrote\"\n\n\u{20ac} {prompt} {root} $HOME it.";
+    let history = Exchange::begin(format!("{agent}.1"), asked, said).history();
+    let second = argument(&project, 2);
+    let new = second.strip_prefix(&history).expect("the history comes first");
+    assert_says(new, &["without submit or escalate"]);
+    assert_eq!(second, project.read(&format!("state/runs/{agent}/2/prompt.md")));
+    assert_eq!(record(&project, agent, 2)["parent_run_id"], format!("{agent}.1"));
+}
+
+#[test]
+fn a_history_that_no_argument_can_hold_gives_way_to_a_fresh_prompt_with_a_handoff() {
+    // Two bytes a character: within `max_prompt_chars`, but with the history over the 128 KiB of an argument.
+    let long = format!("# Agents\n\n{}\n", "\u{e4}".repeat(57_000));
+    let project = Project::builder().stage("S00", 1).file("AGENTS.md", long).build();
+    project.config(&json!({"follow_up_turns": null}));
+    let said = "printf 'x%.0s' $(seq 15000); echo ' the end'";
+    project.agent_on(&[("S00-001/claim", &format!("if seen left; then submit; else work; {said}; fi"))]);
+    by_argument(&project);
+    project.run(&[]).complete();
+    let agent = &project.sessions()[0].agent;
+    let (first, second) = (argument(&project, 1), argument(&project, 2));
+    assert!(first.len() + 15_000 > 128 << 10 && first.len() < 128 << 10, "{} bytes", first.len());
+    assert_eq!(record(&project, agent, 2)["parent_run_id"], Value::Null);
+    assert!(second.starts_with("You are agent "), "it is a fresh prompt");
+    assert_says(&second, &[&format!("## Handoff: state/runs/{agent}/1/stdout.log"), "the end"]);
+}
+
+#[test]
+fn where_not_even_a_fresh_prompt_fits_the_argument_there_is_no_further_process_and_it_is_said() {
+    let long = format!("# Agents\n\n{}\n", "\u{e4}".repeat(62_000));
+    let project = Project::builder().stage("S00", 1).file("AGENTS.md", long).build();
+    project.config(&json!({"follow_up_turns": null}));
+    // What was printed is repeated in the handoff.
+    let said = "printf '\\342\\202\\254%.0s' $(seq 1500)";
+    project.agent_on(&[("S00-001/claim", &format!("work; {said}"))]);
+    by_argument(&project);
+    let finished = project.run(&["--max-sessions", "2"]);
+    let first = argument(&project, 1);
+    assert!(first.len() < 128 << 10 && first.len() + 4000 > 128 << 10, "{} bytes", first.len());
+    assert_eq!(actions(&project)[..2], ["claim", "escalate"]);
+    assert_says(&finished.stderr, &["no further process was started", "as an argument", "131071"]);
+}
+
+#[test]
+fn a_rework_whose_history_is_over_the_budget_is_fresh_and_has_its_handoff() {
+    let long = format!("# Agents\n\n{}", "Work small.\n".repeat(5_000));
+    let project = Project::builder().stage("S00", 1).file("AGENTS.md", long).build();
+    project.config(&json!({"rework": "continue"}));
+    project.agent_on(&[
+        ("*/claim", "cat >\"$NOTES/prompt-$(wc -l <\"$NOTES/sessions\")\"; honest"),
+        ("*/review", "if seen rejected; then approve; else reject 'take the long way'; fi"),
+    ]);
+    project.run(&[]).complete();
+    assert_eq!(project.steps(), ["S00-001/claim", "S00-001/review", "S00-001/claim", "S00-001/review"]);
+    let prompt = project.note("prompt-3");
+    assert!(prompt.starts_with("You are agent "), "it is a fresh prompt");
+    assert_says(&prompt, &["## Handoff", "take the long way"]);
+    assert_eq!(record(&project, &project.sessions()[2].agent, 1)["parent_run_id"], Value::Null);
+}
+
+/// A run that is sent a signal when it gets to `place` for the `nth` time; its executor forgets to submit.
+fn told_to_stop((place, nth): (&str, u32), number: i32) -> (Project, Value) {
+    let project = project(&json!({"environment": {"remove": ["RUNNER_FAULT"]}}), "work", "submit");
+    let run = project.spawn_with(&[], &[("RUNNER_FAULT", &format!("{place}#{nth}#{number}"))]);
+    let result = run.wait().stopped(128 + number, "interrupted");
+    (project, result)
+}
+
+#[test]
+fn a_run_told_to_stop_between_two_processes_starts_no_other_keeps_the_work_and_releases_the_task() {
+    for number in [2, 15] {
+        let (project, result) = told_to_stop(("session:over", 1), number);
+        assert_eq!(project.steps(), ["S00-001/claim"], "no second process");
+        assert_eq!(actions(&project), ["claim", "release"]);
+        assert_eq!((&result["launched"], &result["commit_error"]), (&json!(1), &Value::Null));
+        assert_eq!(project.status_of("S00-001"), "todo");
+        assert_eq!(project.trailer("HEAD", "Action"), "interrupt");
+        assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001");
+        let record = record(&project, &project.sessions()[0].agent, 1);
+        assert_eq!((&record["status"], &record["result"]["verdict"]), (&json!("finished"), &json!("interrupted")));
+        project.assert_clean();
+        project.agent("honest");
+        project.run(&[]).complete();
+    }
+}
+
+#[test]
+fn a_run_told_to_stop_when_the_next_process_was_about_to_start_releases_the_task_too() {
+    for place in [("follow-up:durable", 1), ("session:launch", 2)] {
+        let (project, _) = told_to_stop(place, 15);
+        assert_eq!(project.steps(), ["S00-001/claim"], "{place:?}");
+        assert_eq!(actions(&project), ["claim", "follow_up", "release"], "{place:?}");
+        assert_eq!(project.trailer("HEAD", "Action"), "interrupt", "{place:?}");
+        assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001", "{place:?}");
+        project.assert_clean();
+        project.agent("honest");
+        project.run(&[]).complete();
     }
 }
