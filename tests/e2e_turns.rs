@@ -133,6 +133,22 @@ fn a_reviewer_that_left_without_a_verdict_is_asked_for_it() {
 }
 
 #[test]
+fn going_on_works_when_the_files_of_the_first_prompt_are_gone() {
+    let project = Project::builder().stage("S00", 1).file("src/S00-001/notes.md", "Words of an input.\n").build();
+    project.config(&json!({"follow_up_turns": null}));
+    project.edit_card("S00-001", &json!({"inputs": ["src/S00-001/notes.md"]}));
+    project.commit_all("Name an input");
+    executor(&project, "work; rm src/S00-001/notes.md", "submit");
+    project.run(&[]).complete();
+    assert_eq!(actions(&project), ["claim", "follow_up", "submit", "review", "approve"]);
+    assert_says(&stdin(&project, 2), &["Words of an input."]);
+    let agent = &project.sessions()[0].agent;
+    let inputs = |number| record(&project, agent, number)["input_hashes"].as_array().map(Vec::len);
+    assert!(inputs(1) > Some(0));
+    assert_eq!(inputs(2), Some(0), "nothing was read again");
+}
+
+#[test]
 fn the_secret_of_the_process_before_proves_nothing_any_more() {
     let project = project(&json!({}));
     executor(

@@ -99,6 +99,37 @@ pub struct Prepared {
 
 /// Prepares a session. A whole prompt of more than `max_chars` characters is a fault of the task, which lists every part, the
 /// history among them; without the history it may fit.
+///
+/// ```
+/// use std::path::Path;
+/// use runner::conversation::prepared::{Draft, Prepared, prepare};
+/// use runner::conversation::Exchange;
+/// use runner::plan::{TaskCard, Work};
+/// use runner::prompt::{Assignment, Parts, Prompt, assemble};
+///
+/// let card = TaskCard::parse(Path::new("S00-001.json"), br#"{"id": "S00-001", "stage": "S00", "title": "Build it",
+///     "role": "backend", "reviewer_role": "qa", "scope": ["src/*"], "outcome": "It is there."}"#).expect("a sound card");
+/// let agent = "auto-backend-000102030405".parse()?;
+/// let assignment =
+///     Assignment { agent: &agent, role: &card.role, card: &card, work: Work::Claim, runner_bin: Path::new("/bin/runner") };
+/// let prepared = |new: Prompt, continue_from: Option<&Exchange>| {
+///     let argv = vec!["agent".to_owned()];
+///     prepare(Draft { assignment: &assignment, parts: &Parts::default(), new, continue_from, argv, max_chars: 48_000 })
+/// };
+///
+/// let first = prepared(assemble(&assignment, &Parts::default(), "{}", 48_000)?, None)?;
+/// let before = first.details().clone();
+/// // Whoever runs it uses it up; dropping it instead would leave no trace.
+/// let said = first.into_exchange("auto-backend-000102030405.1", "It is built.");
+///
+/// let again = Prompt { text: "Is it tested?".to_owned(), sizes: Vec::new() };
+/// let second = prepared(again, Some(&said))?;
+/// assert_eq!(second.prompt().text, format!("{}Is it tested?", said.history()));
+/// assert_eq!(second.details().parent_run_id.as_deref(), Some("auto-backend-000102030405.1"));
+/// assert_eq!(second.details().definition, before.definition);
+/// assert_ne!(second.details().prompt, before.prompt);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn prepare(draft: Draft<'_>) -> Result<Prepared, PromptFault> {
     let Draft { assignment, parts, new, continue_from, argv, max_chars } = draft;
     let (prompt, new_from) = after_history(new, continue_from);

@@ -21,7 +21,7 @@ use super::opening::Opening;
 use super::planning::{self, Places, Session};
 use super::prepare::Command;
 use super::session::{Concluded, Judged, Left, Over, Settled};
-use super::{Run, budget, claim, records};
+use super::{Run, budget, claim, limits, records};
 
 /// How much of what the process before printed stands in a handoff, in bytes.
 const LAST_WORDS: usize = 4000;
@@ -267,6 +267,7 @@ fn renew(
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let spent = usage::spent(&record);
     budget::tell_unknown(run, &record);
+    limits::note(run, &held.name, (&record, &verdict));
     let (session, good, limited) = (held.name, false, false);
     (run.observe)(&Event::SessionEnded { session, outcome, good, limited, wall_ms, spent });
     for finding in &aftermath.findings {
