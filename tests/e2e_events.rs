@@ -146,3 +146,25 @@ fn a_commit_that_failed_and_a_report_are_events_without_what_was_printed() {
     assert!(result["commit_error"].as_str().is_some_and(|whole| whole.starts_with(reason)), "{reason}");
     assert!(!Value::from(events.clone()).to_string().contains("words-of-a-hook"), "{events:#?}");
 }
+
+#[test]
+fn a_further_process_is_a_run_of_its_own_with_its_parent_and_ends_after_it() {
+    let project = Project::new();
+    project.config(&json!({"follow_up_turns": null}));
+    project.agent_on(&[("*/claim", "if seen left; then submit; else work; fi")]);
+    project.run(&["--max-sessions", "2", "--events", &to_file(&project)]).stopped(0, "session_limit");
+    let events = events_of(&project);
+    let session = ["session_started", "attempt_started", "session_ended"];
+    assert_eq!(kinds(&events), [&["run_started"], &session[..], &session[..], &["committed"]].concat());
+    let agent = &project.sessions()[0].agent;
+    let (first, second) = (format!("{agent}.1"), format!("{agent}.2"));
+    for (events, run, parent) in [(&events[1..4], &first, Value::Null), (&events[4..7], &second, json!(first))] {
+        for event in events {
+            assert_eq!((&event["run_id"], &event["parent_run_id"]), (&json!(run), &parent), "{event}");
+        }
+    }
+    let counted = |event: &Value| ["count", "attempts", "repair_turns", "good"].map(|key| event[key].clone());
+    assert_eq!(counted(&events[4])[0], 2);
+    assert_eq!(counted(&events[3])[1..], [json!(1), json!(0), json!(false)]);
+    assert_eq!(counted(&events[6])[1..], [json!(1), json!(1), json!(true)]);
+}

@@ -107,6 +107,20 @@ fn a_limit_on_sessions_that_leaves_room_for_no_further_process_is_named() {
     }
 }
 
+#[test]
+fn a_process_that_was_served_and_goes_on_ends_the_row_of_limits() {
+    let project = project(&json!({"dialect": "codex", "on_limit": {"action": "wait", "max_wait_seconds": 30}}), "", "");
+    let message = "You’ve hit your usage limit. Upgrade to Pro or try again in 1s.";
+    let end = json!({"type": "turn.failed", "error": {"message": message}}).to_string();
+    let limit = format!("{{ printf '%s\\n' '{end}'; exit 1; }}");
+    // A second limit in a row is waited for at least a minute, whatever its service states.
+    let body = format!("seen one || {limit}; seen two || {{ work; exit; }}; seen three || {limit}; honest");
+    project.agent_on(&[("S00-001/claim", &body)]);
+    assert_eq!(project.run(&[]).complete()["launched"], 5);
+    let wanted = ["claim", "limit", "claim", "follow_up", "limit", "claim", "submit", "review", "approve"];
+    assert_eq!(actions(&project), wanted);
+}
+
 /// Gives all prompts as arguments, and has each process note its own.
 fn by_argument(project: &Project) {
     let script = project.outside("agent.sh").display().to_string();
