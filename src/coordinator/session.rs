@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::agents::{AgentFault, Dialect};
-use crate::conversation::Exchange;
 use crate::conversation::prepared::Prepared;
+use crate::conversation::{Completed, Exchange};
 use crate::evidence::{RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
 use crate::observe::{Event, SessionName, usage};
 use crate::plan::Work;
-use crate::prompt::PromptFault;
+use crate::prompt::{Prompt, PromptFault};
 use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Stream, Watched};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::Status;
@@ -146,7 +146,7 @@ pub(super) fn carry_out(
             let places = (command, temporary.path(), folder.as_path());
             let (result, exchange) = run_prepared(run, &held, prepared, (places, &mut record));
             records::cleaned(&mut record, fs::remove_temporary(temporary));
-            (Over::Ran(Box::new(result)), exchange)
+            (Over::Ran(result), exchange)
         }
         Err(fault) => {
             reading::nothing_ran(&mut record);
@@ -193,11 +193,29 @@ fn run_prepared(
     run: &Run<'_>,
     held: &Held,
     prepared: Prepared,
-    ((command, temporary, folder), record): ((&Command, &Path, &Path), &mut RunRecord),
-) -> (ExecutionResult, Option<Exchange>) {
+    (places, record): ((&Command, &Path, &Path), &mut RunRecord),
+) -> (Box<ExecutionResult>, Option<Exchange>) {
+    let completed = prepared.run(&held.name.run_id(), |prompt| {
+        let (result, said) = execute(run, held, prompt, (places, record));
+        // Nobody could have said anything who never was.
+        if result.pid.is_some() { Ok((result, said)) } else { Err(result) }
+    });
+    match completed {
+        Ok(Completed { exchange, result }) => (result, Some(exchange)),
+        Err(result) => (result, None),
+    }
+}
+
+/// What the process of a session is started with.
+fn launch(
+    run: &Run<'_>,
+    held: &Held,
+    prompt: &Prompt,
+    (command, temporary, folder): (&Command, &Path, &Path),
+) -> Launch {
     let places = (run.project, run.config, run.host);
-    let launch = Launch {
-        argv: command.to_exec(&prepared.prompt().text),
+    Launch {
+        argv: command.to_exec(&prompt.text),
         cwd: run.workspace_root(),
         env: prepare::environment(places, (&held.name, command), &held.token, temporary),
         stdin: opening::prompt_file(folder),
@@ -214,7 +232,18 @@ fn run_prepared(
             stop: command.agent.stop_signal(),
             drain: run.config.drain,
         },
-    };
+    }
+}
+
+/// Runs the process of a session to its end, and gives what its agent said last.
+fn execute(
+    run: &Run<'_>,
+    held: &Held,
+    prompt: &Prompt,
+    (places, record): ((&Command, &Path, &Path), &mut RunRecord),
+) -> (Box<ExecutionResult>, String) {
+    let (command, _, _) = places;
+    let launch = launch(run, held, prompt, places);
     let mut watch = RowWatch {
         file: run.project.row(&held.card.stage, &held.card.id),
         store: run.desk.store().clone(),
@@ -224,7 +253,7 @@ fn run_prepared(
     };
     crate::fault::point("session:launch");
     (run.observe)(&Event::AttemptStarted { session: held.name.clone(), attempt: 1 });
-    let result = session::run(&launch, &mut watch, run.signals);
+    let result = Box::new(session::run(&launch, &mut watch, run.signals));
     crate::fault::point("session:over");
     records::destroyed(&mut record.teardown, &result);
     let said = watch.listener.note(record, &result, &run.clock.local());
@@ -234,8 +263,7 @@ fn run_prepared(
         Some(said) => said,
         None => session::tail(&launch.stdout, LAST_WORDS),
     };
-    let exchange = result.pid.map(|_| prepared.into_exchange(&held.name.run_id(), &said));
-    (result, exchange)
+    (result, said)
 }
 
 /// How much of a program's output is kept.
