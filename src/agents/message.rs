@@ -29,6 +29,11 @@ impl Tail {
         let over = (self.bytes.len() + newest.len()).saturating_sub(MESSAGE_KEPT);
         self.truncated |= newest.len() < bytes.len() || over > 0;
         self.bytes.drain(..over);
+        let needed = self.bytes.len() + newest.len();
+        if needed > self.bytes.capacity() {
+            let room = (2 * self.bytes.capacity()).clamp(needed, MESSAGE_KEPT);
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
         self.bytes.extend(newest);
     }
 
@@ -44,12 +49,17 @@ impl Tail {
     }
 
     /// The text; nothing if it is blank.
-    pub(super) fn finish(mut self) -> Option<FinalMessage> {
-        let bytes = self.bytes.make_contiguous();
+    pub(super) fn finish(self) -> Option<FinalMessage> {
+        // Nowhere is there a second copy of it.
+        let mut bytes = Vec::from(self.bytes);
         // At most three bytes are the rest of a character that was cut.
         let rest =
             if self.truncated { bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count() } else { 0 };
-        let text = String::from_utf8_lossy(&bytes[rest..]).trim().to_owned();
+        bytes.drain(..rest);
+        let mut text =
+            String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        text.truncate(text.trim_end().len());
+        text.drain(..text.len() - text.trim_start().len());
         (!text.is_empty()).then_some(FinalMessage { text, truncated: self.truncated })
     }
 }
@@ -68,6 +78,22 @@ mod tests {
         let message = tail.finish().unwrap();
         assert!(message.truncated && message.text.len() == MESSAGE_KEPT - 1);
         assert!(message.text.starts_with("öä") && message.text.ends_with("öx"), "{}", &message.text[..10]);
+    }
+
+    #[test]
+    fn there_is_never_room_for_more_than_is_kept() {
+        let mut tail = Tail::default();
+        for size in [1, 100_000, 700_001, MESSAGE_KEPT, 3 * MESSAGE_KEPT, 5, 65_536] {
+            tail.push(&vec![b'x'; size]);
+            assert!(tail.bytes.capacity() <= MESSAGE_KEPT, "{} after {size}", tail.bytes.capacity());
+        }
+    }
+
+    #[test]
+    fn what_is_no_utf_8_is_replaced_and_blanks_around_are_cut() {
+        let mut tail = Tail::default();
+        tail.push(b" \n a\xffb \n");
+        assert_eq!(tail.finish().unwrap().text, "a\u{fffd}b");
     }
 
     #[test]

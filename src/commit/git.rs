@@ -45,6 +45,8 @@ pub struct Repository {
     pub(super) scratch: PathBuf,
     /// What [`Self::prepare`] saw of the files it stored, for the index that [`Self::finish`] writes.
     pub(super) seen: BTreeMap<RelPath, super::content::Stored>,
+    /// The index and the commit between which nothing was staged when [`Self::staged`] looked or [`Self::finish`] wrote.
+    pub(super) in_step: Option<super::staged::InStep>,
 }
 
 impl Repository {
@@ -53,8 +55,6 @@ impl Repository {
         let root = project.root().to_owned();
         let places = project.git().ok_or_else(|| Refusal::NoRepository { root: root.clone() })?;
         refuse_formats(&places.common)?;
-        // What one session needed of the history the next one does not: kept objects would only add up through the night.
-        git2::opts::enable_caching(false);
         let none: [&OsStr; 0] = [];
         let git = git2::Repository::open_ext(&root, RepositoryOpenFlags::NO_SEARCH, none)
             .map_err(|error| open_refusal(&root, error))?;
@@ -70,7 +70,17 @@ impl Repository {
             return Err(Refusal::NotTheTop { root, top });
         }
         let index = git.index().map_err(index_refusal)?;
-        Ok(Self { git, index, config, root, surroundings, scratch: project.private_own(), seen: BTreeMap::new() })
+        let scratch = project.private_own();
+        Ok(Self { git, index, config, root, surroundings, scratch, seen: BTreeMap::new(), in_step: None })
+    }
+
+    /// Forgets the objects that were read: what one session needs of the history the next one does not, and they would only
+    /// add up through the night.
+    pub fn forget_objects(&self) {
+        // libgit2 empties a cache when it reads an object while caching is off; what is wrong with HEAD, `check` says.
+        git2::opts::enable_caching(false);
+        drop(self.head());
+        git2::opts::enable_caching(true);
     }
 
     /// The commit that is checked out.

@@ -21,6 +21,7 @@ mod prepare;
 mod program;
 mod reading;
 mod refusal;
+mod staged;
 mod stale_lock;
 mod tree;
 mod upkeep;

@@ -20,9 +20,6 @@ use crate::fault;
 use crate::fs;
 use crate::relpath::RelPath;
 
-/// How many files are synced at the same time.
-const SYNCS_AT_ONCE: usize = 16;
-
 /// What moving the branch came to.
 #[derive(PartialEq, Eq)]
 enum Moved {
@@ -157,14 +154,7 @@ impl Repository {
             folder.join(&digits[..2]).join(&digits[2..])
         };
         let paths: Vec<PathBuf> = objects.iter().map(loose).collect();
-        // Syncs that wait at the same time share one journal commit and one flush of the disk; one after the other, each
-        // has its own.
-        std::thread::scope(|scope| {
-            let share = paths.len().div_ceil(SYNCS_AT_ONCE).max(1);
-            let sync = |part: &[PathBuf]| part.iter().try_for_each(|path| sync_if_present(path));
-            let threads: Vec<_> = paths.chunks(share).map(|part| scope.spawn(move || sync(part))).collect();
-            threads.into_iter().try_for_each(|thread| thread.join().expect("syncing a file does not panic"))
-        })
+        fs::at_once(&paths, |path| sync_if_present(path)).map(drop)
     }
 
     /// Compare and swap: only from the parent, under the branch's lock file, with a line in the reflog.
@@ -203,7 +193,12 @@ impl Repository {
     }
 
     fn write_index(&mut self, prepared: &Prepared) -> Result<(), CommitError> {
-        self.index_paths(prepared.commit.oid(), &prepared.paths)
+        let commit = prepared.commit.oid();
+        let was_in_step = self.is_in_step(prepared.parent.oid());
+        self.index_paths(commit, &prepared.paths)?;
+        // The two commits differ at these paths and nowhere else.
+        self.in_step = self.index_at(commit).filter(|_| was_in_step);
+        Ok(())
     }
 
     /// Gives the index the entries a commit has at `paths`, with stat data where the file has that very content.

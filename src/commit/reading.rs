@@ -1,11 +1,11 @@
-//! What the repository says about files: the tracked ones, the staged ones, those that really differ.
+//! What the repository says about files: the tracked ones, those that really differ.
 //!
 //! Only reads; the work tree is compared by content where git's own stat data leaves a doubt.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 
-use git2::{Delta, DiffOptions, IndexEntryExtendedFlag, StatusOptions, StatusShow};
+use git2::{Delta, IndexEntryExtendedFlag, StatusOptions, StatusShow};
 
 use super::content::{Looker, SUBMODULE, plain_id};
 use super::git::Repository;
@@ -42,17 +42,6 @@ impl Repository {
             }
         }
         Ok(TrackedFiles { entries, index_mtime })
-    }
-
-    /// Paths that are staged: the index differs there from the commit that is checked out.
-    pub fn staged(&mut self) -> Result<Vec<RelPath>, Refusal> {
-        const DOING: &str = "compare git's index with HEAD";
-        self.refresh_index()?;
-        let tree = self.git.head().and_then(|head| head.peel_to_tree()).map_err(GitError::new(DOING))?;
-        let mut options = DiffOptions::new();
-        options.include_typechange(true);
-        let diff = self.git.diff_tree_to_index(Some(&tree), Some(&self.index), Some(&mut options));
-        Ok(changed_paths(&diff.map_err(GitError::new(DOING))?))
     }
 
     /// Those of `paths` whose content or mode is not what the index has, after git's filters; also what is gone or not tracked.
@@ -120,6 +109,10 @@ impl Repository {
     }
 
     fn unlike_head(&self, options: &mut StatusOptions) -> Result<(Vec<RelPath>, Vec<RelPath>), GitError> {
+        // Where nothing is staged, what is not as in the index is not as in the commit.
+        if self.git.head().ok().and_then(|head| head.target()).is_some_and(|head| self.is_in_step(head)) {
+            options.show(StatusShow::Workdir);
+        }
         let statuses = self.git.statuses(Some(options)).map_err(GitError::new("compare the work tree with HEAD"))?;
         let (mut changed, mut ignored) = (Vec::new(), Vec::new());
         for entry in statuses.iter() {

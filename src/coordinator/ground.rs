@@ -29,6 +29,7 @@ pub(super) struct Ground {
 
 /// Looks at repository and work tree; refuses a repository that cannot take a commit and a tree that is not clean.
 pub(super) fn check(run: &mut Run<'_>, guarded: Guarded) -> Result<Ground, Failure> {
+    run.git.iter().chain(run.site.tree.iter().map(|tree| &tree.git)).for_each(Repository::forget_objects);
     let head = match &run.git {
         Some(git) => Some(git.check(run.clock.now())?),
         None => None,

@@ -52,6 +52,13 @@ impl Change {
         Self::Replace { path, content, mode: 0o600 }
     }
 
+    fn content(&self) -> Option<(&Path, &[u8], u32)> {
+        match self {
+            Self::Replace { path, content, mode } => Some((path, content, *mode)),
+            Self::Remove(_) => None,
+        }
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         match self {
@@ -97,21 +104,20 @@ pub fn remove(path: &Path) -> Result<()> {
 /// Makes several changes. New contents are on disk before the first file gets its own; nothing is changed if one cannot be
 /// written.
 pub fn change(changes: &[Change], order: Order) -> Result<()> {
-    let mut staged = Vec::new();
-    for change in changes {
-        staged.push(match change {
-            Change::Replace { path, content, mode } => Some(Staged::write(path, content, *mode)?),
-            Change::Remove(_) => None,
-        });
-    }
-    at_once(staged.iter().flatten(), Staged::sync)?;
+    let replaced: Vec<_> = changes.iter().filter_map(Change::content).collect();
+    let staged = at_once(&replaced, |(path, content, mode)| {
+        let staged = Staged::write(path, content, *mode)?;
+        staged.sync()?;
+        Ok(staged)
+    })?;
+    let mut staged = staged.into_iter();
     let mut folders: Vec<&Path> = Vec::new();
-    for (change, staged) in changes.iter().zip(staged) {
+    for change in changes {
         let folder = folder_of(change.path());
-        match staged {
-            Some(staged) => staged.put()?,
-            None if unlink(change.path())? || folder.is_dir() => {}
-            None => continue,
+        match change {
+            Change::Replace { .. } => staged.next().map_or(Ok(()), Staged::put)?,
+            Change::Remove(path) if unlink(path)? || folder.is_dir() => {}
+            Change::Remove(_) => continue,
         }
         if order == Order::InTurn {
             sync_folder(folder)?;
@@ -119,17 +125,30 @@ pub fn change(changes: &[Change], order: Order) -> Result<()> {
             folders.push(folder);
         }
     }
-    at_once(folders.into_iter(), sync_folder)
+    at_once(&folders, |folder| sync_folder(folder)).map(drop)
 }
 
-/// Syncs that wait at the same time share one journal commit and one flush of the disk; one after the other, each has its own.
-fn at_once<T: Send>(mut items: impl Iterator<Item = T>, sync: impl Fn(T) -> Result<()> + Sync) -> Result<()> {
-    let Some(first) = items.next() else { return Ok(()) };
-    let sync = &sync;
+/// How many syncs wait at the same time: they share one journal commit and one flush of the disk, which each of several, one
+/// after the other, has for its own. More than this many only cost threads.
+const SYNCS_AT_ONCE: usize = 4;
+
+/// Does the work on all of the items, some of them at the same time; the results have their order, an error is one of those met.
+pub fn at_once<T: Sync, R: Send, E: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> std::result::Result<R, E> + Sync,
+) -> std::result::Result<Vec<R>, E> {
+    let share = items.len().div_ceil(SYNCS_AT_ONCE).max(1);
+    let all = |part: &[T]| part.iter().map(&work).collect::<std::result::Result<Vec<R>, E>>();
+    let mut parts = items.chunks(share);
+    let Some(first) = parts.next() else { return Ok(Vec::new()) };
     std::thread::scope(|scope| {
-        let others: Vec<_> = items.map(|item| scope.spawn(move || sync(item))).collect();
-        let first = sync(first);
-        others.into_iter().fold(first, |so_far, other| so_far.and(other.join().expect("syncing a file does not panic")))
+        let others: Vec<_> = parts.map(|part| scope.spawn(move || all(part))).collect();
+        let mut done = vec![all(first)];
+        done.extend(
+            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
+        );
+        let done: std::result::Result<Vec<_>, E> = done.into_iter().collect();
+        done.map(|parts| parts.into_iter().flatten().collect())
     })
 }
 

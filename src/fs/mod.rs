@@ -14,7 +14,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 pub use durable::{
-    Change, Order, change, remove, remove_unsynced, replace, replace_private, replace_unsynced, replace_with_mode,
+    Change, Order, at_once, change, remove, remove_unsynced, replace, replace_private, replace_unsynced,
+    replace_with_mode,
 };
 use durable::{TEMPORARY_END, TEMPORARY_START, sync_folder};
 

@@ -151,7 +151,7 @@ impl Entry {
     }
 }
 
-impl Placed for Entry {
+impl Placed for Arc<Entry> {
     type Path = GuardedPath;
 
     fn path(&self) -> &GuardedPath {
@@ -162,8 +162,8 @@ impl Placed for Entry {
 /// All guarded files at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Guarded {
-    /// Sorted by path.
-    pub(super) entries: Arc<Vec<Entry>>,
+    /// Sorted by path. Two looks share what did not change between them.
+    pub(super) entries: Arc<[Arc<Entry>]>,
     pub(super) folders: Arc<BTreeSet<GuardedPath>>,
 }
 
@@ -183,7 +183,7 @@ impl Guarded {
             .collect()
     }
 
-    pub(super) fn entry(&self, path: &GuardedPath) -> Option<&Entry> {
+    pub(super) fn entry(&self, path: &GuardedPath) -> Option<&Arc<Entry>> {
         self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok().map(|place| &self.entries[place])
     }
 }
@@ -226,7 +226,7 @@ impl Guard {
         }
         let Look { mut entries, folders, .. } = look;
         entries.sort_by(|a, b| a.path.cmp(&b.path));
-        self.known = Guarded { entries: Arc::new(entries), folders: Arc::new(folders) };
+        self.known = Guarded { entries: entries.into(), folders: Arc::new(folders) };
         Ok(self.known.clone())
     }
 
@@ -270,7 +270,7 @@ fn difference(old: &Entry, new: &Entry) -> Option<ChangeKind> {
 struct Look<'a> {
     known: &'a Guarded,
     moment: (i64, u32),
-    entries: Vec<Entry>,
+    entries: Vec<Arc<Entry>>,
     folders: BTreeSet<GuardedPath>,
 }
 
@@ -305,16 +305,19 @@ impl Look<'_> {
                 Err(_) => Held::Opaque,
             },
             Kind::Special(_) => Held::Opaque,
-            Kind::File | Kind::Link => match self.remembered(&spot.path, &stamp) {
-                Some(held) => held,
-                None => match read(&spot, &stamp) {
+            Kind::File | Kind::Link => {
+                if let Some(known) = self.remembered(&spot.path, &stamp) {
+                    self.entries.push(known);
+                    return Ok(());
+                }
+                match read(&spot, &stamp) {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
                     read => read.unwrap_or(Held::Opaque),
-                },
-            },
+                }
+            }
         };
         let is_young = stamp.is_young(self.moment);
-        self.entries.push(Entry { path: spot.path, stamp, is_young, held });
+        self.entries.push(Arc::new(Entry { path: spot.path, stamp, is_young, held }));
         Ok(())
     }
 
@@ -332,10 +335,10 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// What the file held when it was read with the very same stamp.
-    fn remembered(&self, path: &GuardedPath, stamp: &Stamp) -> Option<Held> {
+    /// The file as it was read with the very same stamp, which was not young then and so is not now.
+    fn remembered(&self, path: &GuardedPath, stamp: &Stamp) -> Option<Arc<Entry>> {
         let known = self.known.entry(path)?;
-        (known.stamp == *stamp && !known.is_young && known.held != Held::Opaque).then(|| known.held.clone())
+        (known.stamp == *stamp && !known.is_young && known.held != Held::Opaque).then(|| Arc::clone(known))
     }
 }
 

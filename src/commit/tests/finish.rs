@@ -1,7 +1,9 @@
 //! A kill at any step, other hands on the branch, lock files in the way.
 
+use std::io::Write;
+
 use super::{CommitError, CommitId, Refusal, Sandbox, paths};
-use crate::commit::Prepared;
+use crate::commit::{Prepared, Repository};
 
 fn changed() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -157,6 +159,43 @@ fn unstaging_leaves_the_files_and_clears_the_index() {
     repository.unstage(&staged).unwrap();
     assert_eq!(repository.staged().unwrap(), []);
     assert_eq!(sandbox.git(&["status", "--porcelain"]), " M a.txt\n D src/b.txt\n?? new.txt");
+}
+
+#[test]
+fn what_is_staged_is_seen_also_where_nothing_was_before() {
+    let sandbox = changed();
+    let mut repository = sandbox.open();
+    let committed = |repository: &mut Repository, names: &[&str]| {
+        let prepared = repository.prepare(&sandbox.plan(names)).unwrap();
+        repository.finish(&prepared).unwrap();
+    };
+    assert_eq!(repository.staged().unwrap(), []);
+    committed(&mut repository, &PATHS);
+    assert_eq!((repository.staged().unwrap(), repository.changed_in(&["src"]).unwrap()), (vec![], vec![]));
+
+    sandbox.git(&["rm", "-q", "--cached", "src/deep/c.txt"]);
+    assert_eq!(repository.staged().unwrap(), paths(&["src/deep/c.txt"]), "the index was replaced");
+    assert_eq!(repository.changed_in(&["src"]).unwrap(), paths(&["src/deep/c.txt"]));
+    sandbox.write("a.txt", "again\n");
+    committed(&mut repository, &["a.txt"]);
+    assert_eq!(repository.staged().unwrap(), paths(&["src/deep/c.txt"]), "what was staged stays staged");
+
+    repository.unstage(&paths(&["src/deep/c.txt"])).unwrap();
+    assert_eq!(repository.staged().unwrap(), []);
+    let tip = sandbox.git(&["rev-parse", "HEAD"]);
+    sandbox.git(&["reset", "-q", "--soft", "HEAD~1"]);
+    assert_eq!(repository.staged().unwrap(), paths(&["a.txt"]), "only the branch moved");
+    assert_eq!(repository.changed_in(&["src"]).unwrap(), []);
+
+    let index = |to: &str| {
+        sandbox.git(&["reset", "-q", "--hard", to]);
+        crate::fs::read(&sandbox.path(".git/index")).unwrap()
+    };
+    let (former, latest) = (index("HEAD"), index(&tip));
+    assert_eq!((repository.staged().unwrap(), former.len()), (vec![], latest.len()));
+    let place = std::fs::File::options().write(true).open(sandbox.path(".git/index"));
+    place.unwrap().write_all(&former).unwrap();
+    assert_eq!(repository.staged().unwrap(), paths(&["a.txt"]), "the index was written over in its place");
 }
 
 #[test]

@@ -59,6 +59,20 @@ impl Place {
     }
 }
 
+#[test]
+fn a_guarded_file_that_keeps_its_size_and_its_time_is_seen_to_have_changed() {
+    let mut place = Place::new(&[("state/a.json", "old"), ("state/b.json", "old")]);
+    super::wait_until_settled(&place.at("state/b.json"));
+    let (found, _) = place.undo(|place| {
+        let at = fs::symlink_metadata(place.at("state/a.json")).unwrap();
+        place.write("state/a.json", "new");
+        let file = fs::File::options().write(true).open(place.at("state/a.json")).unwrap();
+        file.set_modified(at.modified().unwrap()).unwrap();
+    });
+    assert_eq!(found, ["state/a.json modified"]);
+    assert_eq!(place.read("state/a.json"), "old");
+}
+
 fn shown(tampering: &[Tampering]) -> Vec<String> {
     tampering.iter().map(|tampering| format!("{} {}", tampering.path, tampering.kind)).collect()
 }
