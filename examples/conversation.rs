@@ -147,7 +147,8 @@ fn ended(name: &SessionName, result: &ExecutionResult, launch: &Launch) -> Resul
     let counters = Counters { attempts: u64::from(result.pid.is_some()), ..Counters::default() };
     let good = result.exit.is_some_and(session::Exit::is_success);
     let spent = Spent { counters, tokens, cost: Cost::UNKNOWN };
-    Ok(Event::SessionEnded { session: name.clone(), outcome: String::new(), good, wall_ms: result.wall_ms, spent })
+    let (session, outcome) = (name.clone(), String::new());
+    Ok(Event::SessionEnded { session, outcome, good, limited: false, wall_ms: result.wall_ms, spent })
 }
 
 /// What came of the demonstration.

@@ -119,3 +119,52 @@ fn a_stream_inside_the_project_is_refused_however_it_is_named() {
     }
     assert!(project.run(&["--events", "/nonexistent/folder/events"]).refused().contains("/nonexistent/folder/events"));
 }
+
+#[test]
+fn a_commit_that_failed_and_a_report_are_events_without_what_was_printed() {
+    let project = Project::new();
+    // Nobody listens on the first port.
+    project.config(&json!({"git_hooks": "run", "report": {"url": "http://127.0.0.1:1/"}}));
+    project.write(".git/hooks/pre-commit", "#!/bin/sh\necho words-of-a-hook\nexit 1\n");
+    project.chmod(".git/hooks/pre-commit", 0o755);
+    let finished = project.run(&["--events", &to_file(&project)]);
+    let result = finished.stopped(2, "git_error");
+    assert_says(result["commit_error"].as_str().expect("a reason"), &["words-of-a-hook"]);
+    assert_eq!(result["report"], json!({"outcome": "failed", "kind": "connect", "accepted": 0, "failed": 1}));
+    let events = events_of(&project);
+    let kinds = kinds(&events);
+    assert_eq!(
+        kinds,
+        ["run_started", "session_started", "attempt_started", "reported", "warning", "session_ended", "commit_failed"]
+    );
+    let run = format!("{}.1", project.sessions()[0].agent);
+    assert_eq!(
+        (&events[3]["run_id"], &events[3]["outcome"], &events[3]["kind"]),
+        (&json!(run), &json!("failed"), &json!("connect"))
+    );
+    let reason = events[6]["reason"].as_str().expect("a reason");
+    assert!(result["commit_error"].as_str().is_some_and(|whole| whole.starts_with(reason)), "{reason}");
+    assert!(!Value::from(events.clone()).to_string().contains("words-of-a-hook"), "{events:#?}");
+}
+
+#[test]
+fn a_further_process_is_a_run_of_its_own_with_its_parent_and_ends_after_it() {
+    let project = Project::new();
+    project.config(&json!({"follow_up_turns": null}));
+    project.agent_on(&[("*/claim", "if seen left; then submit; else work; fi")]);
+    project.run(&["--max-sessions", "2", "--events", &to_file(&project)]).stopped(0, "session_limit");
+    let events = events_of(&project);
+    let session = ["session_started", "attempt_started", "session_ended"];
+    assert_eq!(kinds(&events), [&["run_started"], &session[..], &session[..], &["committed"]].concat());
+    let agent = &project.sessions()[0].agent;
+    let (first, second) = (format!("{agent}.1"), format!("{agent}.2"));
+    for (events, run, parent) in [(&events[1..4], &first, Value::Null), (&events[4..7], &second, json!(first))] {
+        for event in events {
+            assert_eq!((&event["run_id"], &event["parent_run_id"]), (&json!(run), &parent), "{event}");
+        }
+    }
+    let counted = |event: &Value| ["count", "attempts", "repair_turns", "good"].map(|key| event[key].clone());
+    assert_eq!(counted(&events[4])[0], 2);
+    assert_eq!(counted(&events[3])[1..], [json!(1), json!(0), json!(false)]);
+    assert_eq!(counted(&events[6])[1..], [json!(1), json!(1), json!(true)]);
+}

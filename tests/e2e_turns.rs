@@ -133,6 +133,22 @@ fn a_reviewer_that_left_without_a_verdict_is_asked_for_it() {
 }
 
 #[test]
+fn going_on_works_when_the_files_of_the_first_prompt_are_gone() {
+    let project = Project::builder().stage("S00", 1).file("src/S00-001/notes.md", "Words of an input.\n").build();
+    project.config(&json!({"follow_up_turns": null}));
+    project.edit_card("S00-001", &json!({"inputs": ["src/S00-001/notes.md"]}));
+    project.commit_all("Name an input");
+    executor(&project, "work; rm src/S00-001/notes.md", "submit");
+    project.run(&[]).complete();
+    assert_eq!(actions(&project), ["claim", "follow_up", "submit", "review", "approve"]);
+    assert_says(&stdin(&project, 2), &["Words of an input."]);
+    let agent = &project.sessions()[0].agent;
+    let inputs = |number| record(&project, agent, number)["input_hashes"].as_array().map(Vec::len);
+    assert!(inputs(1) > Some(0));
+    assert_eq!(inputs(2), Some(0), "nothing was read again");
+}
+
+#[test]
 fn the_secret_of_the_process_before_proves_nothing_any_more() {
     let project = project(&json!({}));
     executor(
@@ -257,6 +273,47 @@ fn a_rework_can_go_on_from_the_conversation_of_the_session_that_submitted() {
     assert!(new.starts_with(&format!("You are agent {}", sessions[2].agent)), "{new}");
     assert_eq!(project.run_json(&sessions[2].agent)["parent_run_id"], *run_id);
     assert_eq!(project.run_json(&sessions[3].agent)["parent_run_id"], Value::Null);
+}
+
+#[test]
+fn a_rework_that_forgets_its_command_goes_on_from_the_whole_conversation() {
+    let project = project(&json!({"rework": "continue"}));
+    project.agent_on(&[
+        ("*/claim", &format!("{READ}if seen first; then if seen second; then submit; else work; echo again; fi; else honest; echo once; fi")),
+        ("*/review", "if seen rejected; then approve; else reject 'take the long way'; fi"),
+    ]);
+    project.run(&[]).complete();
+    let wanted = ["claim", "submit", "review", "reject", "claim", "follow_up", "submit", "review", "approve"];
+    assert_eq!(actions(&project), wanted);
+    let (first, second) = (project.sessions()[0].agent.clone(), project.sessions()[2].agent.clone());
+    let said = project.read(&format!("state/runs/{first}/1/stdout.log"));
+    let begun = Exchange::begin(format!("{first}.1"), vec![Message::asked(stdin(&project, 1))], said.trim());
+    let rework = stdin(&project, 3);
+    let new = rework.strip_prefix(&begun.history()).expect("the first conversation comes first");
+    let whole = begun.then(format!("{second}.1"), vec![Message::asked(new)], "again");
+    let last = stdin(&project, 4);
+    let sentence = last.strip_prefix(&whole.history()).expect("the whole conversation comes first");
+    assert_says(sentence, &["without submit or escalate"]);
+    let parents = [1, 2].map(|number| record(&project, &second, number)["parent_run_id"].clone());
+    assert_eq!(parents, [json!(format!("{first}.1")), json!(format!("{second}.1"))]);
+}
+
+#[test]
+fn what_the_coordinator_sends_back_is_reworked_from_its_conversation_too() {
+    let project =
+        project(&json!({"rework": "continue", "verify": [["sh", "-c", "! grep -q bad src/S00-001/out.txt"]]}));
+    let bad = "write src/S00-001/out.txt bad; submit; echo 'I took the bad one.'";
+    let body = format!("{READ}if seen bad; then write src/S00-001/out.txt fine; submit; else {bad}; fi");
+    project.agent_on(&[("*/claim", &body)]);
+    project.run(&[]).complete();
+    assert_eq!(actions(&project), ["claim", "submit", "reject", "claim", "submit", "review", "approve"]);
+    let sessions = project.sessions();
+    let said = project.read(&format!("state/runs/{}/1/stdout.log", sessions[0].agent));
+    let run_id = format!("{}.1", sessions[0].agent);
+    let history = Exchange::begin(&*run_id, vec![Message::asked(stdin(&project, 1))], said.trim()).history();
+    let new = stdin(&project, 2).strip_prefix(&history).map(str::to_owned).expect("the history comes first");
+    assert_says(&new, &["## Handoff", "grep -q bad"]);
+    assert_eq!(project.run_json(&sessions[1].agent)["parent_run_id"], *run_id);
 }
 
 #[test]

@@ -52,14 +52,14 @@ pub(super) fn config_or_default(path: &Path) -> Result<Config, Failure> {
     if path.exists() { Ok(Config::load(path)?) } else { Ok(Config::default()) }
 }
 
-/// Arms the place at which a crash test wants this process to die.
+/// Arms the place at which a test wants this process to die, or to get another signal: `PLACE#NTH` or `PLACE#NTH#SIGNAL`.
 #[cfg(feature = "fault-injection")]
 pub(super) fn arm_fault(host: &Host) {
     let text = host.variable("RUNNER_FAULT").and_then(OsStr::to_str);
-    if let Some((name, nth)) = text.and_then(|text| text.rsplit_once('#'))
-        && let Ok(nth) = nth.parse()
-    {
-        crate::fault::arm(name, nth);
+    let mut parts = text.into_iter().flat_map(|text| text.split('#'));
+    let (name, nth, signal) = (parts.next(), parts.next(), parts.next());
+    if let (Some(name), Some(Ok(nth))) = (name, nth.map(str::parse)) {
+        crate::fault::arm(name, nth, signal.and_then(|signal| signal.parse().ok()));
     }
 }
 

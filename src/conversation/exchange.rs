@@ -176,6 +176,7 @@ impl fmt::Display for Exchange {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::sync::Weak;
     use std::thread;
 
     fn asked(text: &str) -> Vec<Message> {
@@ -259,7 +260,9 @@ mod tests {
     #[test]
     fn threads_that_let_go_of_a_long_exchange_together_leave_no_recursion_and_no_turn_behind() {
         let trunk = long(100_000);
-        let gone = Arc::downgrade(&trunk.0);
+        let gone: Vec<Weak<Turn>> = successors(Some(&trunk), |exchange| exchange.0.parent.as_ref())
+            .map(|exchange| Arc::downgrade(&exchange.0))
+            .collect();
         let branches: Vec<Exchange> = (0..4).map(|n| trunk.then(format!("b{n}.1"), asked("q"), "a")).collect();
         drop(trunk);
         thread::scope(|scope| {
@@ -268,7 +271,8 @@ mod tests {
                 thread::Builder::new().stack_size(128 << 10).spawn_scoped(scope, work).unwrap();
             }
         });
-        assert_eq!(gone.strong_count(), 0);
+        assert_eq!(gone.len(), 100_000);
+        assert!(gone.iter().all(|turn| turn.strong_count() == 0));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use super::coordinate::Completed;
 use super::exchange::{Exchange, Message};
 use crate::ids::{AgentId, hex};
 use crate::prompt::{Assignment, ContextFault, Document, PartSize, Parts, Prompt, PromptFault};
@@ -87,7 +88,7 @@ pub struct Draft<'a> {
     pub max_chars: usize,
 }
 
-/// A session that can be run once. Dropping it leaves no trace.
+/// A session that can be run once, which uses it up. Dropping it leaves no trace.
 #[must_use = "a prepared session is run, or dropped on purpose"]
 pub struct Prepared {
     details: Details,
@@ -99,6 +100,40 @@ pub struct Prepared {
 
 /// Prepares a session. A whole prompt of more than `max_chars` characters is a fault of the task, which lists every part, the
 /// history among them; without the history it may fit.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::path::Path;
+/// use runner::conversation::prepared::{Draft, prepare};
+/// use runner::conversation::{Completed, Exchange};
+/// use runner::plan::{TaskCard, Work};
+/// use runner::prompt::{Assignment, Parts, Prompt, assemble};
+///
+/// let card = TaskCard::parse(Path::new("S00-001.json"), br#"{"id": "S00-001", "stage": "S00", "title": "Build it",
+///     "role": "backend", "reviewer_role": "qa", "scope": ["src/*"], "outcome": "It is there."}"#).expect("a sound card");
+/// let agent = "auto-backend-000102030405".parse()?;
+/// let assignment =
+///     Assignment { agent: &agent, role: &card.role, card: &card, work: Work::Claim, runner_bin: Path::new("/bin/runner") };
+/// let prepared = |new: Prompt, continue_from: Option<&Exchange>| {
+///     let argv = vec!["agent".to_owned()];
+///     prepare(Draft { assignment: &assignment, parts: &Parts::default(), new, continue_from, argv, max_chars: 48_000 })
+/// };
+///
+/// let first = prepared(assemble(&assignment, &Parts::default(), "{}", 48_000)?, None)?;
+/// let before = first.details().clone();
+/// // Running it uses it up; dropping it instead would leave no trace.
+/// let session = |prompt: &Prompt| Ok::<_, Infallible>((prompt.text.len(), "It is built.".to_owned()));
+/// let Completed { exchange, result } = first.run("auto-backend-000102030405.1", session)?;
+/// assert_eq!(result, before.prompt_characters);
+///
+/// let again = Prompt { text: "Is it tested?".to_owned(), sizes: Vec::new() };
+/// let second = prepared(again, Some(&exchange))?;
+/// assert_eq!(second.prompt().text, format!("{}Is it tested?", exchange.history()));
+/// assert_eq!(second.details().parent_run_id.as_deref(), Some("auto-backend-000102030405.1"));
+/// assert_eq!(second.details().definition, before.definition);
+/// assert_ne!(second.details().prompt, before.prompt);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn prepare(draft: Draft<'_>) -> Result<Prepared, PromptFault> {
     let Draft { assignment, parts, new, continue_from, argv, max_chars } = draft;
     let (prompt, new_from) = after_history(new, continue_from);
@@ -129,10 +164,22 @@ impl Prepared {
         &self.prompt
     }
 
-    /// The conversation once its session has completed with this last message, word for word.
+    /// Runs it, once: `execute` carries a session with this prompt to its very end, and says what came of it and what its agent
+    /// said last, word for word.
     ///
-    /// A session that failed to operate has no last message: its preparation is dropped, and what it went on from stays.
-    pub fn into_exchange(self, run_id: &str, answer: &str) -> Exchange {
+    /// A session that was judged badly has completed all the same. One that failed to operate is an error: it gives no
+    /// conversation, and the one it went on from is as usable as before.
+    pub fn run<T, E>(
+        self,
+        run_id: &str,
+        execute: impl FnOnce(&Prompt) -> Result<(T, String), E>,
+    ) -> Result<Completed<T>, E> {
+        let (result, answer) = execute(&self.prompt)?;
+        Ok(Completed { exchange: self.into_exchange(run_id, &answer), result })
+    }
+
+    /// The conversation once its session has completed with this last message.
+    fn into_exchange(self, run_id: &str, answer: &str) -> Exchange {
         let asked = vec![Message::asked(&self.prompt.text[self.new_from..])];
         match &self.source {
             Some(source) => source.then(run_id, asked, answer),

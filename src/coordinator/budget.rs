@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::budget::{Budget, Budgets, Used};
+use crate::budget::{Budget, Used};
 use crate::config::Config;
 use crate::evidence::{RecordStatus, RunRecord, SpentBefore};
 use crate::ids::AgentId;
@@ -13,13 +13,12 @@ use crate::observe::Event;
 use crate::project::Project;
 use crate::tokens::Figure;
 use crate::tracker::row::{Row, Status};
-use crate::verdict::Verdict;
 
 use super::Run;
 
 /// Why the run may start no other session, if its budget is used up.
 pub(super) fn of_run(run: &Run<'_>) -> Option<String> {
-    let figures = run.tally.used.up(&run.config.budget.run)?;
+    let figures = run.tally.used().up(&run.config.budget.run)?;
     Some(format!("the budget of the run is used up: {figures}"))
 }
 
@@ -29,37 +28,34 @@ pub(super) fn of_task((config, project): (&Config, &Project), row: &Row) -> Opti
     if *budget == Budget::default() {
         return None;
     }
-    let figures = used_by(project, row).up(budget)?;
+    let figures = used_by(project, row, None).up(budget)?;
     Some(format!(
         "budget: {figures}; an answer gives the task its budget anew, `budget.task` in the configuration another one"
     ))
 }
 
-/// Whether another process may follow a session of the task of `row` that is over but not settled, and whose record is this.
-pub(super) fn leaves_room(run: &Run<'_>, row: &Row, record: &RunRecord) -> bool {
-    let Budgets { task, run: of_run } = &run.config.budget;
-    let used = used_in(record);
-    let fits_run = run.tally.used.and(used).up(of_run).is_none();
-    // Its record on disk says as yet only that it began, and the row counts it.
-    let fits_task =
-        *task == Budget::default() || used_by(run.project, row).and(used.with_sessions(0)).up(task).is_none();
-    fits_run && fits_task
+/// Which budget leaves no room for another process after a session of the task of `row` that is over but not settled, if one
+/// does; `over` is the session's record.
+pub(super) fn against(run: &Run<'_>, row: &Row, over: &RunRecord) -> Option<String> {
+    let budgets = &run.config.budget;
+    let SpentBefore { task, run: of_run } = before(run, row, Some(over))?;
+    let figures = |of: &str, figures: String| format!("the budget of the {of} is used up: {figures}");
+    let of_task = task.up(&budgets.task).map(|used| figures("task", used));
+    of_task.or_else(|| of_run.up(&budgets.run).map(|used| figures("run", used)))
 }
 
-/// What counts when a session of the task of `row` is about to begin; nothing is read where there is no budget.
-pub(super) fn before(run: &Run<'_>, row: &Row) -> Option<SpentBefore> {
-    run.config.budget.is_any().then(|| SpentBefore { task: used_by(run.project, row), run: run.tally.used })
+/// What counts when a session of the task of `row` is about to begin, which does not count it; nothing is read where there is no
+/// budget. `over` is the record of a session that is over and neither told of nor on disk as such.
+pub(super) fn before(run: &Run<'_>, row: &Row, over: Option<&RunRecord>) -> Option<SpentBefore> {
+    let of_run = || over.map_or(run.tally.used(), |over| run.tally.used().and(used_in(over)));
+    run.config.budget.is_any().then(|| SpentBefore { task: used_by(run.project, row, over), run: of_run() })
 }
 
-/// Adds a session that is over to what the run used.
-pub(super) fn count(run: &mut Run<'_>, (record, verdict): (&RunRecord, &Verdict)) {
-    let used = used_in(record);
-    let used = if matches!(verdict, Verdict::Limited { .. }) { used.with_sessions(0) } else { used };
-    run.tally.used = run.tally.used.and(used);
-    let budget = run.config.budget;
-    let dark = used.in_the_dark(&budget.run).or_else(|| used.in_the_dark(&budget.task));
-    if dark.is_some() && !run.tally.told_unknown {
-        run.tally.told_unknown = true;
+/// Tells, once in a run, that not all is known that a budget counts; `record` is that of a session whose end is told next.
+pub(super) fn tell_unknown(run: &Run<'_>, record: &RunRecord) {
+    let budgets = run.config.budget;
+    let is_dark = |used: Used| [budgets.run, budgets.task].iter().any(|budget| used.in_the_dark(budget).is_some());
+    if is_dark(used_in(record)) && !is_dark(run.tally.used()) {
         let text = format!(
             "{} did not state all that a budget counts; what is unknown adds nothing to it, and is named with the figures",
             record.run_id
@@ -78,17 +74,21 @@ pub(super) fn counted(run: &Run<'_>) -> BTreeSet<PathBuf> {
     agents.filter_map(|agent| run.project.session(&agent, 1).parent().map(Path::to_owned)).collect()
 }
 
-/// What the task used since a person last answered for it.
-fn used_by(project: &Project, row: &Row) -> Used {
-    let used = row.session_agents().map(|agent| used_of(project, agent)).fold(Used::NOTHING, Used::and);
+/// What the task used since a person last answered for it, `over` taken for the record that is on disk.
+fn used_by(project: &Project, row: &Row, over: Option<&RunRecord>) -> Used {
+    let used = row.session_agents().map(|agent| used_of(project, agent, over)).fold(Used::NOTHING, Used::and);
     used.with_sessions(row.sessions())
 }
 
 /// What the records of an agent say that it used.
-fn used_of(project: &Project, agent: &str) -> Used {
+fn used_of(project: &Project, agent: &str, over: Option<&RunRecord>) -> Used {
     let Ok(agent) = agent.parse::<AgentId>() else { return Used::unknown_session() };
-    let record = |number: u32| RunRecord::read(&project.session(&agent, number)).ok().flatten();
-    let records = (1..).map_while(record).map(|record| used_in(&record));
+    let is_over = |number: u32, over: &&RunRecord| over.agent == agent && over.session == number;
+    let used = |number: u32| match over.filter(|over| is_over(number, over)) {
+        Some(over) => Some(used_in(over)),
+        None => RunRecord::read(&project.session(&agent, number)).ok().flatten().as_ref().map(used_in),
+    };
+    let records = (1..).map_while(used);
     // A record that is gone, or that a person's manual session never had, says nothing.
     records.reduce(Used::and).unwrap_or_else(Used::unknown_session)
 }

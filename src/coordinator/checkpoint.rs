@@ -71,6 +71,16 @@ impl Checkpoint {
         let intent = self.commit.iter().map(|_| intent_path(project));
         std::iter::once(memo_path(project)).chain(intent).map(Change::Remove).collect()
     }
+
+    /// Tells whether there is a commit, or why not.
+    pub(super) fn tell(&self, run: &Run<'_>) {
+        if let Some(commit) = &self.commit {
+            (run.observe)(&Event::Committed { commit: commit.clone(), subject: self.subject.clone() });
+        }
+        if let Some(reason) = &self.error {
+            (run.observe)(&Event::CommitFailed { reason: reason.clone() });
+        }
+    }
 }
 
 /// Composes the message, and the intent that has to be durable before the task is settled.
@@ -135,11 +145,7 @@ pub(super) fn record(run: &mut Run<'_>, card: &TaskCard, row: &Row) -> Result<()
     settle::render_views(run)?;
     let made = make(run, planned);
     fs::change(&made.closing(run.project), Order::InTurn)?;
-    run.tally.commit_error = made.error;
-    if let Some(commit) = made.commit {
-        (run.observe)(&Event::Committed { commit: commit.clone(), subject: made.subject });
-        run.tally.last_commit = Some(commit);
-    }
+    made.tell(run);
     Ok(())
 }
 

@@ -37,7 +37,7 @@ pub(super) fn check(run: &mut Run<'_>, guarded: Guarded) -> Result<Ground, Failu
     let snapshot = look(run)?;
     let files = dirty(run, &snapshot)?;
     if files.is_empty() {
-        if run.tally.launched == 0 {
+        if run.tally.launched() == 0 {
             for finding in snapshot.findings() {
                 (run.observe)(&Event::Warning { text: format!("{finding}; what lies there cannot be watched") });
             }

@@ -33,6 +33,7 @@ mod settle;
 mod site;
 pub mod start;
 mod summary;
+mod tally;
 mod tree_look;
 mod tree_recovery;
 mod turns;
@@ -42,14 +43,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::budget::Used;
 use crate::clock::Clock;
 use crate::commit::Repository;
 use crate::config::Config;
 use crate::conversation::Exchange;
-use crate::evidence::{Redactor, ReportTally};
-use crate::ids::{AgentId, TaskId};
-use crate::observe::{Event, Observer};
+use crate::evidence::Redactor;
+use crate::ids::TaskId;
+use crate::observe::{self, Event, Observer};
 use crate::outcome::{RunResult, Stop};
 use crate::plan::Plan;
 use crate::project::Project;
@@ -63,19 +63,7 @@ use failure::Failure;
 use limits::Services;
 use prepare::Host;
 use session::Settled;
-
-/// What a run has come to so far.
-#[derive(Debug, Default)]
-struct Tally {
-    launched: u32,
-    last_session: Option<AgentId>,
-    last_commit: Option<String>,
-    commit_error: Option<String>,
-    /// What its sessions used, and whether it was told that not all of that is known.
-    used: Used,
-    told_unknown: bool,
-    report: ReportTally,
-}
+use tally::Tally;
 
 /// A run that holds the run lock.
 struct Run<'a> {
@@ -85,6 +73,7 @@ struct Run<'a> {
     clock: Clock,
     identity: ProcessIdentity,
     signals: &'a Signals,
+    /// Who is told what happens; the tally is told last.
     observe: &'a Observer<'a>,
     desk: Desk<'a>,
     plan: Plan,
@@ -100,7 +89,7 @@ struct Run<'a> {
     /// The conversations of sessions whose work is under review, for a rework that goes on from there.
     exchanges: BTreeMap<TaskId, Exchange>,
     baselines: verify::Baselines,
-    tally: Tally,
+    tally: &'a Tally,
     services: Services,
 }
 
@@ -127,7 +116,11 @@ enum LoopEnd {
 
 /// Runs the plan until something stops it.
 pub fn run(opening: &start::Opening<'_>) -> Result<RunResult, Failure> {
-    let (lock, mut run) = match start::open(opening)? {
+    let tally = Tally::default();
+    let hear = |event: &Event| tally.hear(event);
+    let both = observe::compose(&[Some(opening.observe), Some(&hear)]);
+    let observe = both.as_deref().unwrap_or(&hear);
+    let (lock, mut run) = match start::open(opening, (observe, &tally))? {
         start::Opened::Busy(result) => return Ok(*result),
         start::Opened::Ours(lock, run) => (lock, run),
     };
@@ -139,7 +132,7 @@ pub fn run(opening: &start::Opening<'_>) -> Result<RunResult, Failure> {
     records::retain(&run);
     let result = match end {
         Ok(end) => summary::of(&run, end),
-        Err(failure) if run.tally.launched > 0 => summary::failed(&run, &failure),
+        Err(failure) if run.tally.launched() > 0 => summary::failed(&run, &failure),
         Err(failure) => return Err(failure),
     };
     drop(lock);
@@ -188,7 +181,7 @@ fn drive(run: &mut Run<'_>) -> Result<LoopEnd, Failure> {
         if let Some(signal) = run.signals.first() {
             return Ok(LoopEnd::Interrupted(signal));
         }
-        if settled.commit_error.is_some() {
+        if run.tally.lacks_commit() {
             return Ok(LoopEnd::CommitFailed);
         }
         last = Some(settled);
@@ -208,7 +201,7 @@ fn gate(run: &mut Run<'_>) -> Option<LoopEnd> {
     if let Some(end) = limits::stop(run).filter(|_| is_anything_ready) {
         return Some(end);
     }
-    if run.tally.launched >= run.config.max_sessions {
+    if run.tally.launched() >= run.config.max_sessions {
         return Some(LoopEnd::SessionLimit);
     }
     if is_anything_ready {
@@ -249,7 +242,7 @@ fn choose(run: &mut Run<'_>) -> Result<(Choice, bool), Failure> {
         };
         wrote = true;
         set_aside(run, &item, reason)?;
-        if run.tally.commit_error.is_some() {
+        if run.tally.lacks_commit() {
             return Ok((Choice::CommitFailed, wrote));
         }
     }

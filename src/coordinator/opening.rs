@@ -3,16 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use crate::conversation::prepared::{Details, InputDigest, Prepared};
-use crate::evidence::{InputRecord, Outcome, PartRecord, RECORD_SCHEMA, RecordStatus, RunRecord, Teardown};
+use crate::evidence::{
+    InputRecord, Outcome, PartRecord, RECORD_SCHEMA, RecordStatus, RunRecord, SpentBefore, Teardown,
+};
 use crate::fs::{self, Change};
 use crate::prompt::{PartSize, PromptFault};
 use crate::tokens::{Cost, Tokens};
 
+use super::Run;
 use super::claim::Held;
 use super::failure::Failure;
 use super::leasing::Granted;
 use super::prepare::Command;
-use super::{Run, budget};
 
 /// A session that has a folder and a record, and a prompt if one could be made.
 pub(super) struct Opening {
@@ -30,15 +32,17 @@ pub(super) fn prompt_file(folder: &Path) -> PathBuf {
 }
 
 impl Opening {
-    /// Makes the folder and writes the prompt; the record is still to be written, with the claim.
+    /// Makes the folder and writes the prompt; the record is still to be written, with the claim. `spent_before` is what counts
+    /// against budgets by now.
     pub(super) fn of(
         run: &Run<'_>,
         held: &Held,
         (command, granted, prompt, temporary): (&Command, &Granted, Result<Prepared, PromptFault>, &Path),
+        spent_before: Option<SpentBefore>,
     ) -> Result<(Self, Change), Failure> {
         let folder = run.project.session(&held.name.agent, held.name.number);
         fs::make_private_folder(&folder)?;
-        let mut record = record(run, held, (command, granted));
+        let mut record = record(run, held, (command, granted), spent_before);
         if let Ok(prepared) = &prompt {
             describe(&mut record, prepared.details());
             record.temporary = Some(temporary.to_owned());
@@ -63,7 +67,12 @@ fn describe(record: &mut RunRecord, details: &Details) {
     record.parent_run_id.clone_from(&details.parent_run_id);
 }
 
-fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) -> RunRecord {
+fn record(
+    run: &Run<'_>,
+    held: &Held,
+    (command, granted): (&Command, &Granted),
+    spent_before: Option<SpentBefore>,
+) -> RunRecord {
     RunRecord {
         schema: RECORD_SCHEMA,
         run_id: held.name.run_id(),
@@ -83,8 +92,7 @@ fn record(run: &Run<'_>, held: &Held, (command, granted): (&Command, &Granted)) 
         final_message: None,
         skipped_lines: 0,
         retry: held.before.retries(),
-        // A further process of a session comes after those of its own that are over.
-        spent_before: budget::before(run, if held.name.number > 1 { &held.row } else { &held.before }),
+        spent_before,
         prompt_characters: 0,
         prompt_parts: Vec::new(),
         parent_run_id: held.name.parent.clone(),

@@ -83,12 +83,14 @@ fn has_run(record: &RunRecord) -> bool {
 }
 
 /// Sends the final record, if that is configured, and writes down what became of it. Changes nothing else.
-pub(super) fn publish(run: &mut Run<'_>, folder: &Path, record: &RunRecord) {
+pub(super) fn publish(run: &Run<'_>, folder: &Path, record: &RunRecord) {
     let reported = match &run.config.report {
         Some(report) => evidence::send(report, |name| run.host.variable(name), &record.for_report(&run.redactor)),
         None => Reported::default(),
     };
-    run.tally.report.add(reported);
+    if reported.outcome != evidence::ReportOutcome::NotRequested {
+        (run.observe)(&Event::Reported { run_id: record.run_id.clone(), reported });
+    }
     if let (evidence::ReportOutcome::Failed, Some(kind)) = (reported.outcome, reported.kind) {
         let status = reported.status.map_or_else(String::new, |status| format!(" {status}"));
         let kind =

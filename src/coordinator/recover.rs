@@ -18,6 +18,7 @@ use super::checkpoint::{self, Checkpoint};
 use super::failure::Failure;
 use super::memo::Memo;
 use super::records::{self, End};
+use super::tally::Tally;
 use super::{claim, ground, leftovers, settle, site, start, tree_look, tree_recovery, verify};
 use crate::config::Mode;
 use crate::workspace::lease::Contamination;
@@ -54,7 +55,7 @@ pub(super) fn put_in_order(run: &mut Run<'_>) -> Result<Order, Failure> {
         Memo::remove(run.project)?;
         let tried = if checkpoint.error.is_some() { "could not finish" } else { "finished" };
         let what = format!("{tried} the commit that an earlier run had begun: {}", checkpoint.subject);
-        if noted(run, checkpoint, what) == Order::CommitFailed {
+        if noted(run, &checkpoint, what) == Order::CommitFailed {
             return Ok(Order::CommitFailed);
         }
     }
@@ -244,7 +245,7 @@ fn settle_interrupted(
     settle::render_views(run)?;
     let checkpoint = checkpoint::make(run, planned);
     fs::change(&checkpoint.closing(run.project), fs::Order::InTurn)?;
-    Ok(noted(run, checkpoint, what))
+    Ok(noted(run, &checkpoint, what))
 }
 
 /// Says in the interrupted session's record that it is over.
@@ -256,15 +257,11 @@ fn close_record(run: &mut Run<'_>, task: &Interrupted, (agent, is_due): (&AgentI
     records::close(run, &folder, end)
 }
 
-/// Tells observers, and keeps what the checkpoint came to for the result.
-fn noted(run: &mut Run<'_>, checkpoint: Checkpoint, what: String) -> Order {
+/// Tells observers what the checkpoint came to.
+fn noted(run: &Run<'_>, checkpoint: &Checkpoint, what: String) -> Order {
     (run.observe)(&Event::Recovered { what });
-    run.tally.commit_error = checkpoint.error;
-    if let Some(commit) = checkpoint.commit {
-        (run.observe)(&Event::Committed { commit: commit.clone(), subject: checkpoint.subject });
-        run.tally.last_commit = Some(commit);
-    }
-    if run.tally.commit_error.is_some() { Order::CommitFailed } else { Order::Fine }
+    checkpoint.tell(run);
+    if checkpoint.error.is_some() { Order::CommitFailed } else { Order::Fine }
 }
 
 /// What `runner recover` set aside, or would.
@@ -282,7 +279,8 @@ pub struct Aside {
 
 /// Lists everything outside `state/` that differs from HEAD and, if `act`, moves it into a folder below `state/runs/`.
 pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, Failure> {
-    let (_lock, mut run) = match start::open_to_recover(opening)? {
+    let tally = Tally::default();
+    let (_lock, mut run) = match start::open_to_recover(opening, (opening.observe, &tally))? {
         start::Opened::Busy(result) => return Err(Failure::RunIsOn { holder: result.holder.unwrap_or_default() }),
         start::Opened::Ours(lock, run) => (lock, run),
     };

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::agents::{AgentFault, Dialect};
-use crate::conversation::Exchange;
 use crate::conversation::prepared::Prepared;
+use crate::conversation::{Completed, Exchange};
 use crate::evidence::{RecordStatus, RunRecord, Teardown};
 use crate::fs;
 use crate::lock::Lock;
 use crate::observe::{Event, SessionName, usage};
 use crate::plan::Work;
-use crate::prompt::PromptFault;
+use crate::prompt::{Prompt, PromptFault};
 use crate::session::{self, ExecutionResult, Launch, LimitAction, Limits, OutputBounds, Stream, Watched};
 use crate::tracker::ready::Ready;
 use crate::tracker::row::Status;
@@ -61,8 +61,6 @@ const GITS: [&str; 7] = ["", "objects", "objects/pack", "refs", "refs/heads", "l
 
 /// A session that is over, settled and recorded.
 pub(super) struct Settled {
-    /// Why its commit could not be made.
-    pub(super) commit_error: Option<String>,
     looks: Looks,
 }
 
@@ -119,10 +117,11 @@ pub(super) fn run_one(run: &mut Run<'_>, item: &Ready, guarded: Guarded) -> Resu
     let baseline = verify::find_baseline(run, (&name, &card), &ground)?;
     let commit = ground.head.as_ref().map(|head| head.commit.to_string());
     let (held, mut opening) = claim::take(run, (name, card, commit), |run, held| {
-        Opening::of(run, held, (&command, &granted, prompt, temporary.path()))
+        let spent_before = budget::before(run, &held.before, None);
+        Opening::of(run, held, (&command, &granted, prompt, temporary.path()), spent_before)
     })?;
     opening.record.verification = baseline;
-    if run.tally.launched == 0 {
+    if run.tally.launched() == 0 {
         let (tasks, done) = progress(run);
         (run.observe)(&Event::RunStarted { tasks, done });
     }
@@ -139,16 +138,15 @@ pub(super) fn carry_out(
     (held, granted): (Held, Granted),
     (command, opening, temporary): (&Command, Opening, tempfile::TempDir),
 ) -> Left {
-    run.tally.launched += 1;
-    run.tally.last_session = Some(held.name.agent.clone());
-    (run.observe)(&Event::SessionStarted { session: held.name.clone(), count: run.tally.launched });
+    let count = run.tally.launched() + 1;
+    (run.observe)(&Event::SessionStarted { session: held.name.clone(), count });
     let Opening { folder, mut record, prompt } = opening;
     let (over, exchange) = match prompt {
         Ok(prepared) => {
             let places = (command, temporary.path(), folder.as_path());
             let (result, exchange) = run_prepared(run, &held, prepared, (places, &mut record));
             records::cleaned(&mut record, fs::remove_temporary(temporary));
-            (Over::Ran(Box::new(result)), exchange)
+            (Over::Ran(result), exchange)
         }
         Err(fault) => {
             reading::nothing_ran(&mut record);
@@ -195,11 +193,29 @@ fn run_prepared(
     run: &Run<'_>,
     held: &Held,
     prepared: Prepared,
-    ((command, temporary, folder), record): ((&Command, &Path, &Path), &mut RunRecord),
-) -> (ExecutionResult, Option<Exchange>) {
+    (places, record): ((&Command, &Path, &Path), &mut RunRecord),
+) -> (Box<ExecutionResult>, Option<Exchange>) {
+    let completed = prepared.run(&held.name.run_id(), |prompt| {
+        let (result, said) = execute(run, held, prompt, (places, record));
+        // Nobody could have said anything who never was.
+        if result.pid.is_some() { Ok((result, said)) } else { Err(result) }
+    });
+    match completed {
+        Ok(Completed { exchange, result }) => (result, Some(exchange)),
+        Err(result) => (result, None),
+    }
+}
+
+/// What the process of a session is started with.
+fn launch(
+    run: &Run<'_>,
+    held: &Held,
+    prompt: &Prompt,
+    (command, temporary, folder): (&Command, &Path, &Path),
+) -> Launch {
     let places = (run.project, run.config, run.host);
-    let launch = Launch {
-        argv: command.to_exec(&prepared.prompt().text),
+    Launch {
+        argv: command.to_exec(&prompt.text),
         cwd: run.workspace_root(),
         env: prepare::environment(places, (&held.name, command), &held.token, temporary),
         stdin: opening::prompt_file(folder),
@@ -216,7 +232,18 @@ fn run_prepared(
             stop: command.agent.stop_signal(),
             drain: run.config.drain,
         },
-    };
+    }
+}
+
+/// Runs the process of a session to its end, and gives what its agent said last.
+fn execute(
+    run: &Run<'_>,
+    held: &Held,
+    prompt: &Prompt,
+    (places, record): ((&Command, &Path, &Path), &mut RunRecord),
+) -> (Box<ExecutionResult>, String) {
+    let (command, _, _) = places;
+    let launch = launch(run, held, prompt, places);
     let mut watch = RowWatch {
         file: run.project.row(&held.card.stage, &held.card.id),
         store: run.desk.store().clone(),
@@ -226,7 +253,7 @@ fn run_prepared(
     };
     crate::fault::point("session:launch");
     (run.observe)(&Event::AttemptStarted { session: held.name.clone(), attempt: 1 });
-    let result = session::run(&launch, &mut watch, run.signals);
+    let result = Box::new(session::run(&launch, &mut watch, run.signals));
     crate::fault::point("session:over");
     records::destroyed(&mut record.teardown, &result);
     let said = watch.listener.note(record, &result, &run.clock.local());
@@ -236,8 +263,7 @@ fn run_prepared(
         Some(said) => said,
         None => session::tail(&launch.stdout, LAST_WORDS),
     };
-    let exchange = result.pid.map(|_| prepared.into_exchange(&held.name.run_id(), &said));
-    (result, exchange)
+    (result, said)
 }
 
 /// How much of a program's output is kept.
@@ -364,7 +390,7 @@ pub(super) fn settle_judged(run: &mut Run<'_>, judged: Judged, ground: &Ground) 
     written.insert(own_path);
     let looks = Looks { before: ground.guarded.clone(), after, written };
     finish(run, &session, (&settlement, &aftermath, &verdict), (&committed, &folder, kept, record))?;
-    Ok(Settled { commit_error: committed.error, looks })
+    Ok(Settled { looks })
 }
 
 /// Makes sure that the session's folder is one again; says what the session had put in the place of a folder above it.
@@ -510,11 +536,11 @@ fn finish(
     records::publish(run, folder, &record);
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let good = matches!(verdict, Verdict::Stands(_)) && record.teardown.failed_stage(None).is_none();
-    let outcome = settlement.outcome.clone();
-    budget::count(run, (&record, verdict));
+    let (outcome, limited) = (settlement.outcome.clone(), record.is_limited());
+    budget::tell_unknown(run, &record);
     limits::note(run, session, (&record, verdict));
     let spent = usage::spent(&record);
-    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms, spent });
+    (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, limited, wall_ms, spent });
     for finding in aftermath.findings.iter().chain(&record.teardown.faults) {
         (run.observe)(&Event::Warning { text: finding.clone() });
     }
@@ -522,10 +548,6 @@ fn finish(
         let reason = settlement.row.reason.as_deref().unwrap_or_default();
         (run.observe)(&Event::waits_for_person(session.task.clone(), reason));
     }
-    run.tally.commit_error.clone_from(&committed.error);
-    if let Some(commit) = &committed.commit {
-        run.tally.last_commit = Some(commit.clone());
-        (run.observe)(&Event::Committed { commit: commit.clone(), subject: committed.subject.clone() });
-    }
+    committed.tell(run);
     Ok(())
 }

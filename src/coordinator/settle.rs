@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::commit::Action;
+use crate::evidence;
 use crate::observe::SessionName;
 use crate::plan::{TaskCard, views};
 use crate::tracker::desk::{Escalated, handoff_path};
@@ -240,7 +241,7 @@ impl Settlement {
             Verdict::Wait { .. } => "waits",
             Verdict::Escalate { .. } => "escalated",
             Verdict::Interrupted => "interrupted",
-            Verdict::Limited { .. } => "limited",
+            Verdict::Limited { .. } => evidence::LIMITED,
             Verdict::Retry { .. } => "retried",
         };
         json!({

@@ -48,6 +48,9 @@ pub struct Opening<'a> {
     pub observe: &'a Observer<'a>,
 }
 
+/// Who is told what happens in a run, and its tally, which is told with them if anybody will ask.
+pub(super) type Books<'a> = (&'a Observer<'a>, &'a Tally);
+
 /// How a start ended.
 pub(super) enum Opened<'a> {
     /// Another coordinator is at work.
@@ -57,11 +60,11 @@ pub(super) enum Opened<'a> {
 }
 
 /// Checks everything, then takes the run lock.
-pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
+pub(super) fn open<'a>(opening: &Opening<'a>, books: Books<'a>) -> Result<Opened<'a>, Failure> {
     let plan = Plan::load(opening.project)?;
     let roles = plan.tasks().iter().flat_map(|task| [&task.role, &task.reviewer_role]);
     crate::prompt::check_context(opening.project, opening.config, roles)?;
-    let opened = open_to_recover(opening)?;
+    let opened = open_to_recover(opening, books)?;
     if let Opened::Ours(_, run) = &opened {
         verify::check(run.config, run.host, (&run.plan, &run.board))?;
     }
@@ -69,7 +72,7 @@ pub(super) fn open<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
 }
 
 /// As [`open`], also if texts for prompts are missing: a session may have closed or removed them.
-pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, Failure> {
+pub(super) fn open_to_recover<'a>(opening: &Opening<'a>, (observe, tally): Books<'a>) -> Result<Opened<'a>, Failure> {
     let (project, config) = (opening.project, opening.config);
     let plan = Plan::load(project)?;
     let part = part_of(&plan, opening)?;
@@ -99,7 +102,7 @@ pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, F
         clock: opening.clock,
         identity,
         signals: opening.signals,
-        observe: opening.observe,
+        observe,
         snapshotter: snapshotter(project, config, git.as_ref()),
         guard: Guard::new(project),
         site: Site::new(config.workspace.mode),
@@ -112,7 +115,7 @@ pub(super) fn open_to_recover<'a>(opening: &Opening<'a>) -> Result<Opened<'a>, F
         part,
         git,
         exchanges: BTreeMap::new(),
-        tally: Tally::default(),
+        tally,
         services: Services::default(),
     };
     Ok(Opened::Ours(lock, Box::new(run)))

@@ -32,12 +32,7 @@ pub(super) fn of(run: &Run<'_>, end: LoopEnd) -> RunResult {
         _ => {}
     }
     result.waiting.extend(run.services.refused(run));
-    result.used = run.tally.used;
-    result.launched = run.tally.launched;
-    result.last_session.clone_from(&run.tally.last_session);
-    result.last_commit.clone_from(&run.tally.last_commit);
-    result.commit_error.clone_from(&run.tally.commit_error);
-    result.report = run.tally.report;
+    run.tally.write_to(&mut result);
     result
 }
 

@@ -3,9 +3,9 @@
 //! A further process is a session of its own, with its own number, folder, record and secret. It goes on under the same claim,
 //! and nothing is settled or committed in between: the last one is judged by all that changed since before the first.
 
-use crate::config::Rework;
+use crate::config::{Config, Rework};
 use crate::conversation::prepared::Prepared;
-use crate::conversation::{Completed, Coordination, Exchange, Halted, Request, Turn, coordinate};
+use crate::conversation::{Completed, Coordination, Exchange, Halted, Outcome, Request, Turn, coordinate};
 use crate::evidence::RecordStatus;
 use crate::fs;
 use crate::observe::{Event, SessionName, usage};
@@ -21,7 +21,7 @@ use super::opening::Opening;
 use super::planning::{self, Places, Session};
 use super::prepare::Command;
 use super::session::{Concluded, Judged, Left, Over, Settled};
-use super::{Run, budget, claim, records};
+use super::{Run, budget, claim, limits, records};
 
 /// How much of what the process before printed stands in a handoff, in bytes.
 const LAST_WORDS: usize = 4000;
@@ -117,7 +117,7 @@ pub(super) fn go_on(run: &mut Run<'_>, first: Box<Judged>, ground: &Ground) -> R
     let Some(start) = first.session.exchange.clone() else {
         return super::session::settle_judged(run, *first, ground);
     };
-    let may_go_on = may_go_on(run, &first);
+    let may_go_on = obstacle(run, &first).is_none();
     let mut standing = Some(Standing::Missing(first));
     let outcome = {
         let mut next = |turn: Turn<bool>| Ok::<_, Halt>(turn.result.unwrap_or(may_go_on).then(|| Request::new(())));
@@ -140,46 +140,66 @@ pub(super) fn go_on(run: &mut Run<'_>, first: Box<Judged>, ground: &Ground) -> R
             judged.verdict = Verdict::Interrupted;
             super::session::settle_judged(run, *judged, ground)
         }
-        (_, Some(Standing::Missing(judged))) => super::session::settle_judged(run, *judged, ground),
+        (outcome, Some(Standing::Missing(mut judged))) => {
+            let stopped = matches!(outcome, Ok(Outcome::Stopped));
+            let why = stopped.then(|| obstacle(run, &judged)).flatten();
+            judged.aftermath.findings.extend(why.map(|why| not_started(&why)));
+            super::session::settle_judged(run, *judged, ground)
+        }
         (_, None) => unreachable!("a turn that took the session gave it back or failed"),
     }
 }
 
-/// Whether the limits on sessions and the budgets, of the task and of the run, leave room for one more.
-fn may_go_on(run: &Run<'_>, judged: &Judged) -> bool {
+/// What leaves no room for one more process, if something does: a limit on sessions or a budget, of the task or of the run.
+fn obstacle(run: &Run<'_>, judged: &Judged) -> Option<String> {
     let Left { held, record, .. } = &judged.session;
-    held.row.sessions() < run.config.max_task_sessions
-        && run.tally.launched < run.config.max_sessions
-        && budget::leaves_room(run, &held.row, record)
+    let Config { max_task_sessions, max_sessions, .. } = *run.config;
+    if held.row.sessions() >= max_task_sessions {
+        return Some(format!("the task used up its sessions (`max_task_sessions` is {max_task_sessions})"));
+    }
+    if run.tally.launched() >= max_sessions {
+        return Some(format!("the run used up its sessions (`max_sessions` is {max_sessions})"));
+    }
+    budget::against(run, &held.row, record)
+}
+
+/// The finding that says so.
+fn not_started(why: &str) -> String {
+    format!("no further process was started: {why}")
 }
 
 /// Runs one further process: where the session stands then, and what was said, unless there was no process.
 fn further(
     run: &mut Run<'_>,
-    (judged, source): (Box<Judged>, &Exchange),
+    (mut judged, source): (Box<Judged>, &Exchange),
     ground: &Ground,
 ) -> Result<(Standing, Option<Completed<bool>>), Halt> {
-    let Some((name, command, prepared)) = plan_next(run, &judged, source) else {
-        return Ok((Standing::Missing(judged), None));
+    let planned = match plan_next(run, &judged, source) {
+        Ok(planned) => planned,
+        Err(why) => {
+            judged.aftermath.findings.push(not_started(&why));
+            return Ok((Standing::Missing(judged), None));
+        }
     };
-    let left = renew(run, *judged, (name, command, prepared)).map_err(Halt::Failed)?;
+    let left = renew(run, *judged, planned).map_err(Halt::Failed)?;
     let exchange = left.exchange.clone();
     let (standing, result) = match super::session::conclude(run, left, ground).map_err(Halt::Failed)? {
         Concluded::Settled(settled) => (Standing::Settled(settled), false),
         Concluded::Missing(judged) => {
-            let may = may_go_on(run, &judged);
+            let may = obstacle(run, &judged).is_none();
             (Standing::Missing(judged), may)
         }
     };
     Ok((standing, exchange.map(|exchange| Completed { exchange, result })))
 }
 
-/// Plans the next process: the history and what is missing, or, if that is over the budget, a fresh prompt with a handoff.
-fn plan_next(run: &Run<'_>, judged: &Judged, source: &Exchange) -> Option<(SessionName, Command, Prepared)> {
+/// Plans the next process: the history and what is missing, or, if that is over the budget or cannot be given to the command, a
+/// fresh prompt with a handoff. If not even that can be given, says why.
+fn plan_next(run: &Run<'_>, judged: &Judged, source: &Exchange) -> Result<(SessionName, Command, Prepared), String> {
     let Left { held, folder, .. } = &judged.session;
     let workspace = run.workspace_root();
     let places = Places::of(run, &workspace);
-    let number = held.name.number.checked_add(1)?;
+    let number = held.name.number.saturating_add(1);
     let mut name = SessionName { number, parent: Some(source.run_id().to_owned()), ..held.name.clone() };
     let sentence = missing(name.work);
     let new = Prompt {
@@ -189,7 +209,7 @@ fn plan_next(run: &Run<'_>, judged: &Judged, source: &Exchange) -> Option<(Sessi
     let session = Session { name: &name, card: &held.card, row: &held.row, left: None };
     let planned = planning::plan_with(places, session, ((Parts::default(), new), Some(source)));
     if let Ok((command, Ok(prepared))) = planned.into_runnable() {
-        return Some((name, command, prepared));
+        return Ok((name, command, prepared));
     }
     name.parent = None;
     let printed = session::tail(&folder.join("stdout.log"), LAST_WORDS);
@@ -200,8 +220,9 @@ fn plan_next(run: &Run<'_>, judged: &Judged, source: &Exchange) -> Option<(Sessi
     };
     let session = Session { name: &name, card: &held.card, row: &held.row, left: Some(&left) };
     match planning::plan_session(places, session, None).into_runnable() {
-        Ok((command, Ok(prepared))) => Some((name, command, prepared)),
-        _ => None,
+        Ok((command, Ok(prepared))) => Ok((name, command, prepared)),
+        Ok((_, Err(fault))) => Err(fault.to_string()),
+        Err(failure) => Err(failure.reason()),
     }
 }
 
@@ -234,18 +255,21 @@ fn renew(
         "external_wait": false,
     }));
     records::weigh(&mut record, &verdict, &aftermath);
-    budget::count(run, (&record, &verdict));
+    let spent_before = budget::before(run, &held.row, Some(&record));
     let closed = record.change(&folder, &run.redactor)?;
     let temporary = fs::temporary_folder(records::outside(run))?;
     let outcome = format!("left without a transition; goes on as {}", name.run_id());
     let (next, mut opening) = claim::renew(run, (&held, name), closed, |run, next| {
-        Opening::of(run, next, (&command, &granted, Ok(prepared), temporary.path()))
+        Opening::of(run, next, (&command, &granted, Ok(prepared), temporary.path()), spent_before)
     })?;
     opening.record.verification.clone_from(&record.verification);
     records::publish(run, &folder, &record);
     let wall_ms = record.execution.as_ref().map_or(0, |execution| execution.wall_ms);
     let spent = usage::spent(&record);
-    (run.observe)(&Event::SessionEnded { session: held.name, outcome, good: false, wall_ms, spent });
+    budget::tell_unknown(run, &record);
+    limits::note(run, &held.name, (&record, &verdict));
+    let (session, good, limited) = (held.name, false, false);
+    (run.observe)(&Event::SessionEnded { session, outcome, good, limited, wall_ms, spent });
     for finding in &aftermath.findings {
         (run.observe)(&Event::Warning { text: finding.clone() });
     }

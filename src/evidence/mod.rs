@@ -80,6 +80,9 @@ const QUOTING: [&str; 12] = [
 /// What a report says in the place of a text that quotes errors or output.
 const WITHHELD: &str = "[withheld]";
 
+/// The verdict on a session that a usage limit ended, as its record has it.
+pub const LIMITED: &str = "limited";
+
 /// Whether the session is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -258,6 +261,11 @@ impl RunRecord {
         let bytes = fs::read_if_present(&folder.join("run.json"))?;
         let record: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Ok(record.filter(|record| record.schema <= RECORD_SCHEMA))
+    }
+
+    /// Whether a usage limit ended the session, as it was judged.
+    pub fn is_limited(&self) -> bool {
+        self.result.as_ref().is_some_and(|result| result["verdict"] == LIMITED)
     }
 
     /// What a report of the session holds: the record, less the texts that quote errors and output.

@@ -35,7 +35,7 @@ use crate::tokens::{Cost, Figure, Tokens};
 /// assert!(!group.snapshot().terminal_coverage_complete);
 ///
 /// let spent = Spent { tokens: Tokens { input: Figure::whole(70), ..Tokens::default() }, ..Spent::default() };
-/// let ended = Event::SessionEnded { session, outcome: "approved".to_owned(), good: true, wall_ms: 5, spent };
+/// let ended = Event::SessionEnded { session, outcome: "approved".to_owned(), good: true, limited: false, wall_ms: 5, spent };
 /// group.observe(&ended);
 /// group.observe(&ended);
 /// let summary = group.snapshot();

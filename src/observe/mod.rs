@@ -1,6 +1,6 @@
 //! Events: the contract between the machinery and whoever shows or counts it. The engine never prints.
 //!
-//! An event is a value: ids, numbers and a few words about what a session came to. None holds a prompt, what a process printed, a
+//! An event is a value: ids, numbers and a few words about what a session came to. None holds a prompt, what a session printed, its
 //! command, a variable or a secret. An observer is a plain function, called on the thread of whoever observes, one after another;
 //! what it does not return from, nobody after it hears of.
 //!
@@ -24,6 +24,7 @@ pub mod usage;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+use crate::evidence::Reported;
 use crate::ids::{AgentId, Role, TaskId};
 use crate::plan::Work;
 use crate::tokens::{Cost, Tokens};
@@ -170,11 +171,21 @@ pub enum Event {
         outcome: String,
         /// Whether the task went on as planned.
         good: bool,
+        /// Whether a usage limit ended it; then it counts as none of the sessions of its task and of the run.
+        limited: bool,
         /// How long its process ran, in milliseconds.
         wall_ms: u64,
         /// What it used over all its attempts, failed ones included.
         #[serde(flatten)]
         spent: Spent,
+    },
+    /// The final evidence of a session was sent, or could not be.
+    Reported {
+        /// The session; it may be one of an earlier run.
+        run_id: String,
+        /// What became of it.
+        #[serde(flatten)]
+        reported: Reported,
     },
     /// Nothing is started before a moment.
     Waiting {
@@ -191,6 +202,12 @@ pub enum Event {
         commit: String,
         /// The first line of its message.
         subject: String,
+    },
+    /// A commit could not be made.
+    CommitFailed {
+        /// Why. Only the first line is serialised, since the end of what git or a hook printed may follow.
+        #[serde(serialize_with = "first_line")]
+        reason: String,
     },
     /// A task was set aside for a person.
     WaitsForPerson {
@@ -209,8 +226,7 @@ pub enum Event {
 impl Event {
     /// A task was set aside; of the reason only the first line is told, since the end of what a process printed may follow.
     pub fn waits_for_person(task: TaskId, reason: &str) -> Self {
-        let reason = reason.lines().next().unwrap_or_default().trim().to_owned();
-        Self::WaitsForPerson { task, reason }
+        Self::WaitsForPerson { task, reason: first_line_of(reason).to_owned() }
     }
 
     /// The session that the event is about, if it is about one.
@@ -224,13 +240,23 @@ impl Event {
             | Self::Converted
             | Self::Recovered { .. }
             | Self::Applied { .. }
+            | Self::Reported { .. }
             | Self::Waiting { .. }
             | Self::Verifying { .. }
             | Self::Committed { .. }
+            | Self::CommitFailed { .. }
             | Self::WaitsForPerson { .. }
             | Self::Warning { .. } => None,
         }
     }
+}
+
+fn first_line_of(text: &str) -> &str {
+    text.lines().next().unwrap_or_default().trim()
+}
+
+fn first_line<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(first_line_of(text))
 }
 
 /// Whoever wants to know; called on the thread of whoever it observes.

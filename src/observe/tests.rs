@@ -22,7 +22,8 @@ pub(super) fn session(number: u32) -> SessionName {
 
 /// The end of that session.
 pub(super) fn ended(number: u32, spent: Spent) -> Event {
-    Event::SessionEnded { session: session(number), outcome: "approved".to_owned(), good: true, wall_ms: 7, spent }
+    let (session, outcome) = (session(number), "approved".to_owned());
+    Event::SessionEnded { session, outcome, good: true, limited: false, wall_ms: 7, spent }
 }
 
 #[test]
@@ -109,4 +110,19 @@ fn of_a_reason_only_the_first_line_is_told_since_output_may_follow() {
     let event = Event::waits_for_person("S00-001".parse().unwrap(), " it left without a word:\n\nsecret output");
     let Event::WaitsForPerson { reason, .. } = event else { panic!("{event:?}") };
     assert_eq!(reason, "it left without a word:");
+}
+
+#[test]
+fn of_a_commit_that_failed_the_first_line_is_written_since_what_a_hook_printed_may_follow() {
+    let reason = "exit status 1\nsecret output; the next start tries again".to_owned();
+    let written = serde_json::to_value(Event::CommitFailed { reason }).unwrap();
+    assert_eq!(written, json!({"event": "commit_failed", "reason": "exit status 1"}));
+}
+
+#[test]
+fn a_report_is_no_event_of_its_session_whose_end_may_be_told_already_or_never() {
+    let event = Event::Reported { run_id: session(1).run_id(), reported: Reported::default() };
+    assert!(event.session().is_none());
+    let wanted = json!({"event": "reported", "run_id": "auto-qa-000102030405.1", "outcome": "not_requested"});
+    assert_eq!(serde_json::to_value(event).unwrap(), wanted);
 }

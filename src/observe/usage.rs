@@ -172,11 +172,12 @@ pub fn usage(found: &Records, by: By, stage_of: &dyn Fn(&TaskId) -> Option<Stage
 /// What a session used, as its record says.
 pub fn spent(record: &RunRecord) -> Spent {
     let has_run = record.execution.as_ref().is_some_and(|execution| execution.pid.is_some());
+    // A session after the first of its agent only asks for what the one before left out, and follows no failure.
+    let is_further = record.session > 1;
     let counters = Counters {
         attempts: u64::from(has_run),
-        transient_retries: u64::from(has_run && record.retry > 0),
-        // A session after the first of its agent only asks for what the one before left out.
-        repair_turns: u64::from(has_run && record.session > 1),
+        transient_retries: u64::from(has_run && !is_further && record.retry > 0),
+        repair_turns: u64::from(has_run && is_further),
     };
     Spent { counters, tokens: record.tokens, cost: record.cost }
 }
@@ -197,6 +198,7 @@ fn told(record: &RunRecord) -> Event {
             session,
             outcome: String::new(),
             good: record.outcome == crate::evidence::Outcome::Succeeded,
+            limited: record.is_limited(),
             wall_ms: record.execution.as_ref().map_or(0, |execution| execution.wall_ms),
             spent: spent(record),
         },

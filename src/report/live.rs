@@ -40,14 +40,12 @@ impl Reporter {
 
     /// Shows one event.
     pub fn show(&self, event: &Event) {
-        if self.quiet || !is_shown(event) {
-            return;
-        }
+        let text = words(event, &self.told.borrow());
+        let Some(text) = text.filter(|_| !self.quiet) else { return };
         // Nothing is told while nothing is started, so whatever comes next ends a wait.
         if matches!(event, Event::SessionEnded { .. }) || self.waits.take() {
             self.clear();
         }
-        let text = words(event, &self.told.borrow());
         if let Event::SessionEnded { outcome, .. } = event {
             self.told.borrow_mut().clone_from(outcome);
         }
@@ -98,14 +96,11 @@ fn record_of(session: &SessionName) -> String {
     format!("state/runs/{}/{}/", session.agent, session.number)
 }
 
-/// Whether an event is worth a line: that the first process of a session starts is told with the session.
-fn is_shown(event: &Event) -> bool {
-    !matches!(event, Event::AttemptStarted { attempt: 1, .. })
-}
-
-/// One event in words; `told` is what the last session came to.
-fn words(event: &Event, told: &str) -> String {
-    match event {
+/// One event in words, if it is worth a line; `told` is what the last session came to.
+fn words(event: &Event, told: &str) -> Option<String> {
+    let words = match event {
+        // The session's start is told, a failed report in a note, and a failed commit as the end of the run.
+        Event::AttemptStarted { attempt: 1, .. } | Event::Reported { .. } | Event::CommitFailed { .. } => return None,
         Event::RunStarted { tasks, done } => format!("{}, {done} done", counted(*tasks, "task")),
         Event::Converted => "the state of the original coordinator was converted to one file per task".to_owned(),
         Event::Recovered { what } => format!("recovered: {what}"),
@@ -146,7 +141,8 @@ fn words(event: &Event, told: &str) -> String {
             format!("{why}    for you to answer: runner task answer {task} --text \"…\"")
         }
         Event::Warning { text } => format!("    note: {text}"),
-    }
+    };
+    Some(words)
 }
 
 #[cfg(test)]
@@ -168,7 +164,14 @@ mod tests {
 
     fn ended(outcome: &str, good: bool) -> Event {
         let outcome = outcome.to_owned();
-        Event::SessionEnded { session: session(), outcome, good, wall_ms: 1234, spent: Spent::default() }
+        Event::SessionEnded {
+            session: session(),
+            outcome,
+            good,
+            limited: false,
+            wall_ms: 1234,
+            spent: Spent::default(),
+        }
     }
 
     #[test]
@@ -183,7 +186,7 @@ mod tests {
             ended("approved, done", true),
             commit,
         ];
-        let shown = events.iter().map(|event| words(event, "")).collect::<Vec<_>>().join("\n");
+        let shown = events.iter().filter_map(|event| words(event, "")).collect::<Vec<_>>().join("\n");
         insta::assert_snapshot!(shown, @r"
         1 task, 0 done
 
@@ -212,6 +215,7 @@ mod tests {
             words(&pause("it changed a.txt"), outcome),
             words(&pause("usage limit"), outcome),
         ];
+        let shown: Vec<String> = shown.into_iter().flatten().collect();
         insta::assert_snapshot!(shown.join("\n"), @r#"
             !! quarantined: it changed a.txt  (1.2 s)
             look at state/runs/auto-qa-000102030405/1/

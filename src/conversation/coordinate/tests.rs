@@ -44,7 +44,7 @@ impl Machine {
         let counters = Counters { attempts: request.body.1, transient_retries: request.body.1 - 1, repair_turns: 0 };
         let spent = Spent { counters, ..Spent::default() };
         let (outcome, good) = (String::new(), self.fault.is_none());
-        tell(&Event::SessionEnded { session: session.clone(), outcome, good, wall_ms: 1, spent });
+        tell(&Event::SessionEnded { session: session.clone(), outcome, good, limited: false, wall_ms: 1, spent });
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }

@@ -149,6 +149,21 @@ fn what_completes_becomes_an_exchange_of_the_new_words_and_the_last_message() {
 }
 
 #[test]
+fn running_a_preparation_gives_the_conversation_and_a_failure_to_operate_gives_none() {
+    let source = earlier("a.1", "Begin.", "done");
+    let prepared = || made(&Case { history: Some(source.clone()), ..plain() }).unwrap();
+    let whole = prepared().prompt().text.clone();
+    let failed = prepared().run("b.1", |_| Err::<((), String), _>("no process"));
+    assert_eq!(failed.unwrap_err(), "no process");
+    // What it would have gone on from is there as it was.
+    let completed = prepared().run("c.1", |prompt| Ok::<_, ()>((prompt.text == whole, " ok\n".to_owned())));
+    let Completed { exchange, result } = completed.unwrap();
+    assert!(result, "the whole prompt is what is run");
+    assert_eq!((exchange.parent_run_id(), exchange.final_message()), (Some("a.1"), " ok\n"));
+    assert_eq!(exchange.message_count(), 4);
+}
+
+#[test]
 fn a_preparation_can_be_dropped_and_its_details_outlive_it() {
     let source = earlier("a.1", "Begin.", "done");
     let prepared = made(&Case { history: Some(source.clone()), ..plain() }).unwrap();

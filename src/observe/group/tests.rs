@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::observe::tests::{ended, session};
-use crate::observe::{Observer, compose};
+use crate::observe::{Observer, SessionName, compose};
 
 /// A session that used this much, all figures known.
 fn used(attempts: u64, retries: u64, tokens: u64) -> Spent {
@@ -106,7 +106,7 @@ fn figures_that_no_agent_stated_stay_unknown_in_the_sum() {
 #[test]
 fn a_session_that_failed_brings_what_it_had_used_before() {
     let Event::SessionEnded { session, outcome, wall_ms, .. } = ended(1, Spent::default()) else { unreachable!() };
-    let failed = Event::SessionEnded { session, outcome, good: false, wall_ms, spent: used(2, 1, 30) };
+    let failed = Event::SessionEnded { session, outcome, good: false, limited: false, wall_ms, spent: used(2, 1, 30) };
     assert_eq!(fed(&[failed]).tokens.total, Figure::whole(30));
 }
 
@@ -120,6 +120,47 @@ fn groups_that_overlap_each_count_what_they_were_told_of() {
     let (all, reviews) = (all.snapshot(), reviews.snapshot());
     assert_eq!((all.tokens.total, reviews.tokens.total), (Figure::whole(30), Figure::whole(20)));
     assert_eq!((all.transient_retries, reviews.transient_retries), (1, 1));
+}
+
+#[test]
+fn branches_retries_repairs_and_failures_count_once_each_in_every_group_that_chose_them() {
+    let (conversation, checks, all) = (Group::default(), Group::default(), Group::default());
+    let in_all = |event: &Event| all.observe(event);
+    let (in_conversation, in_checks) =
+        (|event: &Event| conversation.observe(event), |event: &Event| checks.observe(event));
+    let tell_conversation = compose(&[Some(&in_conversation), Some(&in_all)]).unwrap();
+    let tell_checks = compose(&[Some(&in_checks), Some(&in_all)]).unwrap();
+    let child = |number: u32, event: fn(SessionName) -> Event| {
+        let mut child = session(number);
+        child.parent = Some(session(1).run_id());
+        event(child)
+    };
+    let spent = |attempts, transient_retries, repair_turns, total| Spent {
+        counters: Counters { attempts, transient_retries, repair_turns },
+        tokens: Tokens { total: Figure::whole(total), ..Tokens::default() },
+        ..Spent::default()
+    };
+    // A first session that was tried again, two branches of it, one of which repairs and one of which fails after it was
+    // served, and somebody's check in between. What is told twice counts once.
+    for _ in 0..2 {
+        tell_conversation(&Event::RetryDelayed { session: session(1), attempt: 1, delay_ms: 5 });
+        tell_conversation(&ended(1, spent(2, 1, 0, 100)));
+        tell_checks(&ended(9, spent(1, 0, 0, 7)));
+        tell_conversation(&child(2, |session| Event::AttemptStarted { session, attempt: 1 }));
+        tell_conversation(&ended(2, spent(1, 0, 1, 130)));
+        tell_conversation(&child(3, |session| Event::SessionStarted { session, count: 3 }));
+        let Event::SessionEnded { session, outcome, wall_ms, .. } = ended(3, Spent::default()) else { unreachable!() };
+        let spent = spent(1, 0, 0, 20);
+        tell_conversation(&Event::SessionEnded { session, outcome, good: false, limited: false, wall_ms, spent });
+    }
+    for (group, members, counters, total) in
+        [(&conversation, 3, (4, 1, 1), 250), (&checks, 1, (1, 0, 0), 7), (&all, 4, (5, 1, 1), 257)]
+    {
+        let seen = group.snapshot();
+        assert_eq!((seen.members.len(), seen.terminal_coverage_complete), (members, true));
+        assert_eq!((seen.attempts, seen.transient_retries, seen.repair_turns), counters);
+        assert_eq!((seen.tokens.total, seen.unknown_runs.input), (Figure::whole(total), members as u64));
+    }
 }
 
 #[test]

@@ -77,6 +77,21 @@ fn a_figure_that_a_record_lacks_is_unknown_and_says_for_how_many_runs() {
 }
 
 #[test]
+fn a_process_follows_a_failure_or_repairs_what_was_left_out_or_neither() {
+    for (patch, wanted) in [
+        (json!({}), (1, 0, 0)),
+        (json!({"retry": 2}), (1, 1, 0)),
+        // The one before it went on for want of a command, whatever had failed before that.
+        (json!({"session": 2, "retry": 2}), (1, 0, 1)),
+        (json!({"session": 2, "retry": 2, "execution": null}), (0, 0, 0)),
+    ] {
+        let Spent { counters, .. } = spent(&record("a", "S00-001", "qa", &patch));
+        let Counters { attempts, transient_retries, repair_turns } = counters;
+        assert_eq!((attempts, transient_retries, repair_turns), wanted, "{patch}");
+    }
+}
+
+#[test]
 fn without_a_record_everything_is_a_known_zero() {
     let usage = usage(&Records::default(), By::Task, &|_| None);
     assert!(usage.rows.is_empty());
