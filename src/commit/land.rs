@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::content::{LINK, Stored};
 use super::git::Repository;
 use super::linked::entry_of;
+use super::prepare::sync_if_present;
 use super::program::{self, Call};
 use super::refusal::{CommitError, GitError};
 use super::tree::TreeWriter;
@@ -116,7 +117,9 @@ impl Repository {
     pub fn land(&mut self, prepared: &Prepared, landing: &Landing<'_>) -> Result<CommitId, CommitError> {
         self.refresh_index()?;
         let mut swaps = Vec::new();
-        let done = self.finish_with(prepared, &mut |repository| repository.move_files(prepared, landing, &mut swaps));
+        let done = self
+            .finish_with(prepared, &mut |repository| repository.move_files(prepared, landing, &mut swaps))
+            .and_then(|commit| sync_if_present(&self.branch_file(prepared)).map(|()| commit));
         if done.is_err() && self.git.refname_to_id(&prepared.branch).ok() != Some(prepared.commit.oid()) {
             for swap in swaps.drain(..).rev() {
                 swap.undo(&self.root)?;

@@ -72,10 +72,24 @@ impl Repository {
     ///
     /// If the branch holds the commit already, only the index is written; if others have committed on top, nothing is.
     pub fn finish(&mut self, prepared: &Prepared) -> Result<CommitId, CommitError> {
-        self.finish_with(prepared, &mut |_| Ok(()))
+        let (commit, branch) = self.finish_unsynced(prepared)?;
+        sync_if_present(&branch)?;
+        Ok(commit)
     }
 
-    /// As [`Repository::finish`]; `before` is called under the branch's lock before the branch moves, and can stop it.
+    /// As [`Repository::finish`], but after a power failure the branch may be where it was until the caller has synced its file,
+    /// which is given.
+    pub fn finish_unsynced(&mut self, prepared: &Prepared) -> Result<(CommitId, PathBuf), CommitError> {
+        let commit = self.finish_with(prepared, &mut |_| Ok(()))?;
+        Ok((commit, self.branch_file(prepared)))
+    }
+
+    /// The file that says where the branch is, once it was moved.
+    pub(super) fn branch_file(&self, prepared: &Prepared) -> PathBuf {
+        self.git.commondir().join(&prepared.branch)
+    }
+
+    /// As [`Repository::finish_unsynced`]; `before` is called under the branch's lock before the branch moves, and can stop it.
     pub(super) fn finish_with(
         &mut self,
         prepared: &Prepared,
@@ -165,7 +179,7 @@ impl Repository {
     ) -> Result<Moved, CommitError> {
         const DOING: &str = "move the branch";
         let (branch, commit) = (prepared.branch.as_str(), prepared.commit.oid());
-        let path = self.git.commondir().join(branch);
+        let path = self.branch_file(prepared);
         let fail = |error: git2::Error| locked_or(error, DOING, &path);
         let mut transaction = self.git.transaction().map_err(GitError::new(DOING))?;
         transaction.lock_ref(branch).map_err(fail)?;
@@ -188,7 +202,6 @@ impl Repository {
         transaction.set_target(branch, commit, Some(&committer), &log).map_err(GitError::new(DOING))?;
         transaction.commit().map_err(fail)?;
         fault::point("commit:renamed");
-        sync_if_present(&path)?;
         Ok(Moved::Now)
     }
 
@@ -271,7 +284,7 @@ fn locked_or(error: git2::Error, doing: &'static str, target: &Path) -> CommitEr
 }
 
 /// Syncs a file, if there is one; it is new under its name, and the file systems with a journal then keep the name too.
-fn sync_if_present(path: &Path) -> Result<(), CommitError> {
+pub(super) fn sync_if_present(path: &Path) -> Result<(), CommitError> {
     match fs::open_to_read(path) {
         Ok(file) => {
             Ok(file.sync_all().map_err(|error| Refusal::NotDurable { path: path.to_owned(), source: error })?)

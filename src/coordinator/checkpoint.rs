@@ -1,5 +1,7 @@
 //! The commit of an ended session: its intent is durable before the task is settled, so that a later start can finish it.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::commit::{self, AgentMessage, CommitId, CommitPlan, MessageFault, Prepared, Trailers, Words};
@@ -63,13 +65,16 @@ pub(super) struct Checkpoint {
     pub(super) error: Option<String>,
     /// The first line of its message.
     pub(super) subject: String,
+    /// The branch's file, if it may not have reached the disk.
+    branch: Option<PathBuf>,
 }
 
 impl Checkpoint {
     /// What is still to be written: the claim's memo is over, and so is the intent of a commit that was made.
     pub(super) fn closing(&self, project: &Project) -> Vec<Change> {
+        let branch = self.branch.iter().cloned().map(Change::Sync);
         let intent = self.commit.iter().map(|_| intent_path(project));
-        std::iter::once(memo_path(project)).chain(intent).map(Change::Remove).collect()
+        branch.chain(std::iter::once(memo_path(project)).chain(intent).map(Change::Remove)).collect()
     }
 
     /// Tells whether there is a commit, or why not.
@@ -157,12 +162,12 @@ pub(super) fn make(run: &mut Run<'_>, planned: Planned) -> Checkpoint {
         Planned::Commit(intent) => {
             let subject = intent.message.lines().next().unwrap_or_default().to_owned();
             match commit(run, &intent) {
-                Ok(commit) => Checkpoint { commit: Some(commit.to_string()), error: None, subject },
+                Ok((commit, branch)) => Checkpoint { commit: Some(commit.to_string()), error: None, subject, branch },
                 Err(failure) => {
                     let kept = "the work is kept, and the next start tries the commit again";
                     // A hook's or git's own words may quote anything.
                     let error = redacted(run, &format!("{}; {kept}", failure.reason()));
-                    Checkpoint { commit: None, error: Some(error), subject }
+                    Checkpoint { error: Some(error), subject, ..Checkpoint::default() }
                 }
             }
         }
@@ -173,7 +178,8 @@ fn redacted(run: &Run<'_>, text: &str) -> String {
     run.redactor.text(text).into_owned()
 }
 
-fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
+/// Makes the commit; gives the branch's file too if that may not have reached the disk.
+fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<(CommitId, Option<PathBuf>), Failure> {
     let git = run.git.as_mut().expect("an intent is only made with git");
     let mut paths = git.changed_in(&["state", "planning"])?;
     paths.extend(intent.paths.iter().cloned());
@@ -186,14 +192,15 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<CommitId, Failure> {
         paths,
         at: intent.at,
     };
-    let commit = if let Some(work) = &intent.work {
-        landing::land(run, &plan, (work, &intent.agent))?
+    let (commit, branch) = if let Some(work) = &intent.work {
+        (landing::land(run, &plan, (work, &intent.agent))?, None)
     } else {
         let prepared = git.prepare(&plan)?;
-        git.finish(&prepared)?
+        let (commit, branch) = git.finish_unsynced(&prepared)?;
+        (commit, Some(branch))
     };
     verify::carry_over(run, &intent.parent, &commit)?;
-    Ok(commit)
+    Ok((commit, branch))
 }
 
 /// Finishes the commit that an earlier run intended, if there is one.
@@ -221,7 +228,7 @@ pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
             landing::arrived(run)?;
             fs::remove(&path)?;
             let subject = intent.message.lines().next().unwrap_or_default().to_owned();
-            return Ok(Some(Checkpoint { commit: Some(commit.to_string()), error: None, subject }));
+            return Ok(Some(Checkpoint { commit: Some(commit.to_string()), subject, ..Checkpoint::default() }));
         }
         intent.parent = head.commit;
         intent.branch = head.branch;
@@ -240,7 +247,7 @@ fn change(run: &Run<'_>, intent: &Intent) -> Result<Change, Failure> {
 }
 
 /// Where the intended commit is recorded.
-pub(super) fn intent_path(project: &Project) -> std::path::PathBuf {
+pub(super) fn intent_path(project: &Project) -> PathBuf {
     project.private_own().join("commit.json")
 }
 

@@ -30,6 +30,8 @@ pub enum Change {
     },
     /// The file goes, if it is there; if it went before without a sync, that is on disk now too.
     Remove(PathBuf),
+    /// The file, if it is there, has reached the disk as it is before anything is changed.
+    Sync(PathBuf),
 }
 
 /// When each of several changes is on disk.
@@ -52,17 +54,27 @@ impl Change {
         Self::Replace { path, content, mode: 0o600 }
     }
 
-    fn content(&self) -> Option<(&Path, &[u8], u32)> {
+    /// Brings to the disk what has to be there before the first file changes.
+    fn stage(&self) -> Result<Option<Staged>> {
         match self {
-            Self::Replace { path, content, mode } => Some((path, content, *mode)),
-            Self::Remove(_) => None,
+            Self::Replace { path, content, mode } => {
+                let staged = Staged::write(path, content, *mode)?;
+                staged.sync()?;
+                Ok(Some(staged))
+            }
+            Self::Sync(path) => match super::open_to_read(path) {
+                Ok(file) => file.sync_all().map(|()| None).map_err(|e| FileError::new("sync", path, e)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(e) => Err(e),
+            },
+            Self::Remove(_) => Ok(None),
         }
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         match self {
-            Self::Replace { path, .. } | Self::Remove(path) => path,
+            Self::Replace { path, .. } | Self::Remove(path) | Self::Sync(path) => path,
         }
     }
 }
@@ -104,20 +116,15 @@ pub fn remove(path: &Path) -> Result<()> {
 /// Makes several changes. New contents are on disk before the first file gets its own; nothing is changed if one cannot be
 /// written.
 pub fn change(changes: &[Change], order: Order) -> Result<()> {
-    let replaced: Vec<_> = changes.iter().filter_map(Change::content).collect();
-    let staged = at_once(&replaced, |(path, content, mode)| {
-        let staged = Staged::write(path, content, *mode)?;
-        staged.sync()?;
-        Ok(staged)
-    })?;
-    let mut staged = staged.into_iter();
+    let with_content: Vec<&Change> = changes.iter().filter(|change| !matches!(change, Change::Remove(_))).collect();
+    let mut staged = at_once(&with_content, |change| change.stage())?.into_iter().flatten();
     let mut folders: Vec<&Path> = Vec::new();
     for change in changes {
         let folder = folder_of(change.path());
         match change {
             Change::Replace { .. } => staged.next().map_or(Ok(()), Staged::put)?,
             Change::Remove(path) if unlink(path)? || folder.is_dir() => {}
-            Change::Remove(_) => continue,
+            Change::Remove(_) | Change::Sync(_) => continue,
         }
         if order == Order::InTurn {
             sync_folder(folder)?;
@@ -129,8 +136,8 @@ pub fn change(changes: &[Change], order: Order) -> Result<()> {
 }
 
 /// How many syncs wait at the same time: they share one journal commit and one flush of the disk, which each of several, one
-/// after the other, has for its own. More than this many only cost threads.
-const SYNCS_AT_ONCE: usize = 4;
+/// after the other, has for its own.
+const SYNCS_AT_ONCE: usize = 16;
 
 /// Does the work on all of the items, some of them at the same time; the results have their order, an error is one of those met.
 pub fn at_once<T: Sync, R: Send, E: Send>(
