@@ -14,10 +14,10 @@ use crate::session::{self, Ended, ExecutionResult, Launch, Limits, StopSignal};
 use crate::tracker::proof::Token;
 
 use super::super::Run;
+use super::super::execute::{output_bounds, tails};
 use super::super::failure::Failure;
 use super::super::prepare::{self, Command};
 use super::super::records;
-use super::super::session::{output_bounds, tails};
 
 /// For which session commands run, and what for.
 pub(super) struct Bench<'a> {

@@ -14,7 +14,7 @@ use crate::session::Leftovers;
 use super::super::Run;
 use super::super::failure::Failure;
 use super::super::memo::is_own;
-use super::super::session::{reopen, unstage};
+use super::super::tidy::{reopen, unstage};
 use super::super::{ground, leftovers, records, site};
 use super::note::{self, Note};
 use super::tree::{keep_aside, restore_own};

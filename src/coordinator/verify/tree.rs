@@ -16,7 +16,7 @@ use super::super::aftermath::Refs;
 use super::super::failure::Failure;
 use super::super::ground::Ground;
 use super::super::prepare;
-use super::super::session::{reopen, unstage};
+use super::super::tidy::{reopen, unstage};
 use super::note::{self, Note};
 
 /// The workspace before commands run in it.
