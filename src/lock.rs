@@ -63,10 +63,13 @@ impl Lock {
         let (sender, receiver) = mpsc::sync_channel(1);
         let file = fs::open_for_lock(path)?;
         // flock(2) has no time limit, so a thread waits in the kernel; if nobody listens any more, what it gets is dropped.
-        std::thread::spawn(move || {
+        let waits = move || {
             let outcome = file.lock().map(|()| file);
             drop(sender.send(outcome));
-        });
+        };
+        // A session may have used up what processes and threads this user can have.
+        let started = std::thread::Builder::new().spawn(waits);
+        started.map_err(|source| LockError::Kernel { path: path.to_owned(), source })?;
         match receiver.recv_timeout(patience) {
             Ok(Ok(file)) if is_still_at(&file, path) => Ok(Self { _file: file }),
             Ok(Ok(_replaced)) => Self::try_take(path),

@@ -5,7 +5,7 @@
 mod support;
 
 use serde_json::json;
-use support::{Project, assert_says};
+use support::{Project, assert_says, has_strace};
 
 const SET_ASIDE: &str = "set_aside";
 
@@ -208,4 +208,20 @@ fn what_a_session_closes_to_its_own_user_strands_no_task() {
 fn what_a_session_closes_to_its_own_user_is_set_aside_and_strands_no_task() {
     // What lies in the work tree; the rest is none of this setting's.
     strands_no_task(SET_ASIDE, &CLOSED[..7]);
+}
+
+#[test]
+fn a_machine_that_is_out_of_threads_only_makes_a_run_slower() {
+    if !has_strace() {
+        return;
+    }
+    let project = Project::new();
+    let trace = project.outside("logs/trace").display().to_string();
+    // Only of the coordinator itself; glibc makes threads by this call, and processes by another.
+    let wrapper =
+        ["strace", "-qq", "-o", &trace, "-e", "signal=none", "-e", "trace=clone3", "-e", "inject=clone3:error=EAGAIN"];
+    project.spawn_under(&wrapper, &[], &[]).wait().complete();
+    let refused = std::fs::read_to_string(&trace).expect("a trace is text").matches("INJECTED").count();
+    assert!(refused > 0, "no thread was asked for");
+    project.assert_clean();
 }

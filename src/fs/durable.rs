@@ -149,11 +149,14 @@ pub fn at_once<T: Sync, R: Send, E: Send>(
     let mut parts = items.chunks(share);
     let Some(first) = parts.next() else { return Ok(Vec::new()) };
     std::thread::scope(|scope| {
-        let others: Vec<_> = parts.map(|part| scope.spawn(move || all(part))).collect();
+        // A machine that is out of threads only makes it slower.
+        let helped = |part| std::thread::Builder::new().spawn_scoped(scope, move || all(part)).map_err(|_| part);
+        let others: Vec<_> = parts.map(helped).collect();
         let mut done = vec![all(first)];
-        done.extend(
-            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
-        );
+        done.extend(others.into_iter().map(|other| match other {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(part) => all(part),
+        }));
         let done: std::result::Result<Vec<_>, E> = done.into_iter().collect();
         done.map(|parts| parts.into_iter().flatten().collect())
     })
@@ -244,6 +247,26 @@ mod tests {
         change(&changes, Order::Together).unwrap_err();
         assert_eq!(super::super::read(&path("kept")).unwrap(), b"old");
         assert_eq!(super::super::list(folder.path()).unwrap().unwrap(), [path("kept")], "no temporary file is left");
+    }
+
+    #[test]
+    fn work_done_at_once_keeps_its_order_and_its_errors() {
+        let items: Vec<usize> = (0..100).collect();
+        let doubled: Vec<usize> = items.iter().map(|item| 2 * item).collect();
+        assert_eq!(at_once(&items, |item| Ok::<_, ()>(2 * item)), Ok(doubled));
+        assert_eq!(at_once(&items, |item| if *item == 73 { Err(*item) } else { Ok(()) }), Err(73));
+        assert_eq!(at_once(&items[..0], |item| Err::<(), _>(*item)), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_file_that_is_only_to_reach_the_disk_may_be_missing_and_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        replace_unsynced(&path("there"), b"written by others", 0o644).unwrap();
+        let changes = [Change::Sync(path("there")), Change::Sync(path("never-there")), Change::Remove(path("gone"))];
+        change(&changes, Order::InTurn).unwrap();
+        assert_eq!(super::super::read(&path("there")).unwrap(), b"written by others");
+        assert_eq!(super::super::list(folder.path()).unwrap().unwrap(), [path("there")]);
     }
 
     #[test]

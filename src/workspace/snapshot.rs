@@ -327,12 +327,13 @@ fn read_all(root: BorrowedFd<'_>, entries: &[Entry], places: &[usize]) -> Vec<(u
     }
     let (first, second) = places.split_at(places.len() / 2);
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| read(second));
+        // A machine that is out of threads only makes it slower.
+        let other = std::thread::Builder::new().spawn_scoped(scope, || read(second));
         let mut outcomes = read(first);
-        match other.join() {
-            Ok(more) => outcomes.extend(more),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        outcomes.extend(match other {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => read(second),
+        });
         outcomes
     })
 }

@@ -167,7 +167,9 @@ pub(super) fn walk(ground: &Ground<'_>, top: Job, threads: usize) -> Vec<Part> {
         worker.part
     };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        // A machine that is out of threads only makes it slower.
+        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (1..threads).filter_map(helper).collect();
         let mut parts = vec![work()];
         for other in others {
             parts.push(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
