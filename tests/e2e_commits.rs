@@ -113,3 +113,21 @@ fn the_owners_hooks_do_not_run_unless_wanted() {
     project.run(&[]).complete();
     assert!(!mark.exists());
 }
+
+#[test]
+fn recover_leaves_the_work_whose_commit_is_still_to_be_made() {
+    let project = Project::builder().stage("S00", 1).config(json!({"git_hooks": "run"})).build();
+    project.write(".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n");
+    project.chmod(".git/hooks/pre-commit", 0o755);
+    project.run(&[]).stopped(2, "git_error");
+    project.write("README.md", "a person's change\n");
+    let listed = project.run(&["recover"]);
+    assert_eq!(listed.stdout, "README.md\nthese would be set aside; do it with: runner recover --yes\n");
+    assert_eq!(project.run(&["recover", "--yes"]).code, Some(0));
+    let nothing = project.run(&["recover", "--yes"]);
+    assert_says(&nothing.stdout, &["whose commit is still to be made"]);
+    project.remove(".git/hooks/pre-commit");
+    project.run(&[]).complete();
+    assert_eq!(project.git(&["log", "--format=%s", "--", "src"]).lines().count(), 1, "the work is in a commit");
+    project.assert_clean();
+}

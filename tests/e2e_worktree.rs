@@ -420,6 +420,17 @@ fn a_work_tree_that_cannot_be_reset_without_loss_is_kept_and_replaced() {
 }
 
 #[test]
+fn what_a_session_or_a_verification_staged_is_taken_back_and_the_work_tree_is_used_again() {
+    let project = project(2);
+    project.config(&json!({"verify": [["sh", "-c", "echo x >junk.txt && git add junk.txt"]]}));
+    project.agent_on(&[("*/claim", "work; echo x >staged.txt; git add staged.txt; rm staged.txt; submit")]);
+    project.run(&[]).complete();
+    assert_eq!(trees(&project), ["1"]);
+    assert_eq!(leases(&project), vec![released(); 4]);
+    project.assert_clean();
+}
+
+#[test]
 fn old_records_go_but_a_kept_work_tree_does_not() {
     let project = project(2);
     project.config(&json!({"retention": {"runs": 1, "bytes": 1}}));

@@ -50,6 +50,10 @@ pub(super) fn run(place: &Place, args: &RecoverArgs, from: &Host) -> Result<u8, 
         report::line(patch);
     }
     report::line(&match (&aside.folder, aside.lines.is_empty()) {
+        (_, true) if aside.has_intended => {
+            "nothing is there to set aside but the work of a session whose commit is still to be made; the next start tries it again"
+                .to_owned()
+        }
         (_, true) => "nothing differs from HEAD outside state/: there is nothing to set aside".to_owned(),
         (Some(folder), _) => format!("set aside in {}; the work tree is at HEAD there again", folder.display()),
         (None, _) => "these would be set aside; do it with: runner recover --yes".to_owned(),

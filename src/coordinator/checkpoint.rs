@@ -203,6 +203,13 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<(CommitId, Option<PathBu
     Ok((commit, branch))
 }
 
+/// The files of the commit that an earlier run intended and that is still to be made: whose they are is known.
+pub(super) fn intended(project: &Project) -> Result<Vec<RelPath>, Failure> {
+    let path = intent_path(project);
+    let Some(bytes) = fs::read_if_present(&path)? else { return Ok(Vec::new()) };
+    Ok(fs::parse_json::<Intent>(&path, &bytes)?.paths)
+}
+
 /// Finishes the commit that an earlier run intended, if there is one.
 pub(super) fn resume(run: &mut Run<'_>) -> Result<Option<Checkpoint>, Failure> {
     let path = intent_path(run.project);

@@ -275,6 +275,8 @@ pub struct Aside {
     pub patch: Option<String>,
     /// Work trees that are kept for a person.
     pub trees: Vec<std::path::PathBuf>,
+    /// Whether files stay that the commit of an earlier run is still to take; the next start tries it again.
+    pub has_intended: bool,
 }
 
 /// Lists everything outside `state/` that differs from HEAD and, if `act`, moves it into a folder below `state/runs/`.
@@ -290,10 +292,13 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         verify::put_back_left(&mut run)?;
     }
     let mut tasks = interrupted(&run)?;
-    let Attributed { left: paths, shares, why } = attribute(&mut run, &mut tasks)?;
+    let Attributed { left: mut paths, shares, why } = attribute(&mut run, &mut tasks)?;
+    let intended = checkpoint::intended(run.project)?;
+    let has_intended = paths.iter().any(|path| intended.contains(path));
+    paths.retain(|path| !intended.contains(path));
     if !act || paths.is_empty() {
         let lines = paths.iter().map(ToString::to_string).collect();
-        return Ok(Aside { lines, folder: None, patch: None, trees: site::kept_trees(run.project)? });
+        return Ok(Aside { lines, folder: None, patch: None, trees: site::kept_trees(run.project)?, has_intended });
     }
     let folder = run.project.root().join("state/runs/recovered").join(run.clock.stamp().replace(':', ""));
     let moved = super::aside::move_out(&mut run, &paths, &folder)?;
@@ -308,5 +313,5 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         settle_interrupted(&mut run, &task, share, Some(&reason))?;
     }
     tree_recovery::put_aside(&mut run, why)?;
-    Ok(Aside { lines, folder: Some(folder), patch: moved.patch, trees: site::kept_trees(run.project)? })
+    Ok(Aside { lines, folder: Some(folder), patch: moved.patch, trees: site::kept_trees(run.project)?, has_intended })
 }

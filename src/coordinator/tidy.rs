@@ -92,11 +92,22 @@ pub(super) fn clear_left_lock(run: &Run<'_>, over: &Over) -> Result<Vec<String>,
     Ok(cleared.into_iter().map(said).collect())
 }
 
-/// Takes back what the session staged: a commit holds exactly the session's files, and the next session starts from HEAD.
+/// Takes back what the session staged where it worked: a commit holds exactly the session's files, and the next session starts
+/// from HEAD.
 pub(super) fn unstage(run: &mut Run<'_>, teardown: &mut Teardown) -> Result<(), Failure> {
-    // What is staged in the root while sessions work elsewhere is a person's.
-    let Some(git) = run.git.as_mut().filter(|_| run.site.tree.is_none()) else { return Ok(()) };
-    let staged = git.staged()?;
+    let (git, staged) = match (&mut run.site.tree, &mut run.git) {
+        // What is staged in the root while sessions work elsewhere is a person's.
+        (Some(tree), _) => match tree.git.staged() {
+            Ok(staged) => (&mut tree.git, staged),
+            // A work tree that is broken, or gone, is not used again.
+            Err(_) => return Ok(()),
+        },
+        (None, Some(git)) => {
+            let staged = git.staged()?;
+            (git, staged)
+        }
+        (None, None) => return Ok(()),
+    };
     if !staged.is_empty() {
         // A lock file that the session left is named when the commit meets it.
         let done = git.unstage(&staged).map_err(|error| Failure::from(error).reason());
