@@ -362,15 +362,18 @@ fn after_a_kill_of_coordinator_and_guardian_during_verification_its_processes_ar
     let project = with_old(&json!({}));
     let ([mut command, mut stray], _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", STRAYS));
     let told = project.run(&["recover"]);
-    assert_says(&told.stdout, &["README.md", "new/deep/file"]);
+    assert_says(&told.stdout, &["README.md", "new/deep/file", "gone.txt", "by its commands or by hand", "a start"]);
+    assert_says(&told.stdout, &["kept/verify.1", "nothing else differs"]);
     assert_eq!(project.read("README.md"), "# Sample\nmore\n", "what is only listed stays");
     for listener in [&mut command, &mut stray] {
         listener.assert_ended();
     }
     let finished = project.run(&[]);
     finished.complete();
-    let words = ["put back what the killed verification of S00-001 had changed", "README.md → ", "nobody had verified"];
+    let words =
+        ["put the workspace back as it was when the killed verification of S00-001 began", "nobody had verified"];
     assert_says(&finished.stderr, &words);
+    assert_says(&finished.stderr, &["by its commands or by hand: README.md, ", " more; kept in ", "kept/verify.1"]);
     is_as_the_session_left_it(&project);
     let kept = format!("state/runs/{}/1/kept/verify.1/tree", project.sessions()[0].agent);
     assert_eq!(project.read(&format!("{kept}/README.md")), "# Sample\nmore\n", "nothing is discarded");
@@ -407,11 +410,129 @@ fn after_such_a_kill_in_work_tree_mode_the_work_tree_is_put_back_and_used_again(
     finished.complete();
     command.assert_ended();
     stray.assert_ended();
-    assert_says(&finished.stderr, &["put back what the killed verification of S00-001 had changed"]);
+    assert_says(&finished.stderr, &["put the workspace back as it was when the killed verification of S00-001 began"]);
     is_as_the_session_left_it(&project);
     let kept = format!("state/runs/{}/1/kept/verify.1/work-tree", project.sessions()[0].agent);
     assert_eq!(project.read(&format!("{kept}/planning/tasks/S00-001.json")), "{}\n");
     assert_eq!(project.listing().keys().filter(|path| path.starts_with("state/runs/trees/1.")).count(), 0);
+}
+
+/// What is like [`STRAYS`] without a trace in the index, so that a person's commit takes nothing of it.
+const UNSTAGED: &str = "echo more >>README.md; echo mine >src/S00-001/out.txt; rm src/S00-001/gone.txt";
+
+/// A project whose HEAD a person moved after a kill during verification, and where the start keeps what was submitted.
+fn with_moved_head() -> (Project, Gate, String) {
+    let project = with_old(&json!({}));
+    let ([mut command, mut stray], gate) = orphaned(&project, ("test -e src/S00-001/out.txt", UNSTAGED));
+    project.git(&["commit", "-q", "--allow-empty", "-m", "Note something by hand"]);
+    let (head, row) = (project.head(), project.row("S00-001"));
+    let reason = project.run(&["-q"]).refused();
+    command.assert_ended();
+    stray.assert_ended();
+    let kept = format!("state/runs/{}/1/kept/verify.1/submitted", agent_of(&row));
+    assert_says(&reason, &["HEAD moved", "S00-001", &kept, "runner recover --yes"]);
+    assert_says(&reason, &["README.md", "src/S00-001/out.txt", "src/S00-001/gone.txt"]);
+    assert!(!reason.contains("link"), "what is as it was submitted is not named: {reason}");
+    assert_eq!((project.head(), project.row("S00-001")), (head, row), "nothing is committed or settled");
+    assert_eq!(project.read(&format!("{kept}/src/S00-001/out.txt")), "work of S00-001\n");
+    assert_eq!(project.read(&format!("{kept}/src/S00-001/gone.txt")), "here\n");
+    assert_eq!(project.read("src/S00-001/out.txt"), "mine\n", "nothing is put back");
+    (project, gate, kept)
+}
+
+fn agent_of(row: &Value) -> String {
+    row["claim"]["agent"].as_str().expect("the session is still claimed").to_owned()
+}
+
+#[test]
+fn after_such_a_kill_a_moved_head_stops_each_start_until_a_person_put_back_what_was_submitted() {
+    let (project, _gate, kept) = with_moved_head();
+    let reason = project.run(&["-q"]).refused();
+    assert_says(&reason, &["HEAD moved", &kept, "README.md", "src/S00-001/out.txt", "src/S00-001/gone.txt"]);
+    project.git(&["checkout", "-q", "README.md"]);
+    for name in ["out.txt", "gone.txt"] {
+        let (from, to) =
+            (project.path(&format!("{kept}/src/S00-001/{name}")), project.path(&format!("src/S00-001/{name}")));
+        std::fs::copy(from, to).unwrap();
+    }
+    project.run(&[]).complete();
+    is_as_the_session_left_it(&project);
+    assert!(project.exists(&format!("{kept}/src/S00-001/gone.txt")), "nothing is discarded");
+}
+
+#[test]
+fn after_such_a_kill_with_a_moved_head_recover_sets_aside_what_differs_and_the_run_goes_on() {
+    let (project, _gate, kept) = with_moved_head();
+    let told = project.run(&["recover"]);
+    assert_says(&told.stdout, &["README.md", "src/S00-001/gone.txt", "runner recover --yes", "nothing else differs"]);
+    assert_eq!(project.read("README.md"), "# Sample\nmore\n", "what is only listed stays");
+    let done = project.run(&["recover", "--yes"]);
+    assert_says(
+        &done.stdout,
+        &["README.md", "put back what lay there; kept in ", "kept/verify.2", &kept, "nothing else"],
+    );
+    assert_eq!(project.read("README.md"), "# Sample\n");
+    let aside = kept.replace("verify.1/submitted", "verify.2/tree");
+    assert_eq!(project.read(&format!("{aside}/src/S00-001/out.txt")), "mine\n");
+    project.run(&[]).complete();
+    assert_eq!(project.read(&format!("{kept}/src/S00-001/out.txt")), "work of S00-001\n");
+    assert!(!project.exists(".git/runner/verify.json") && !project.exists(".git/runner/verify"));
+    project.assert_clean();
+}
+
+#[test]
+fn after_such_a_kill_a_commit_in_the_root_is_no_matter_to_a_work_tree() {
+    let project = with_old(&json!({"workspace": {"mode": "worktree"}}));
+    let ([mut command, mut stray], _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", STRAYS));
+    project.git(&["commit", "-q", "--allow-empty", "-m", "Note something by hand"]);
+    project.run(&[]).complete();
+    command.assert_ended();
+    stray.assert_ended();
+    is_as_the_session_left_it(&project);
+}
+
+#[test]
+fn after_such_a_kill_a_work_tree_whose_head_was_moved_is_kept_and_so_is_what_was_submitted() {
+    let project = with_old(&json!({"workspace": {"mode": "worktree"}}));
+    let deed = format!("{UNSTAGED}; git add -A src; git -c user.name=x -c user.email=x@y commit -qm 'By a test'");
+    let (_listeners, _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", &deed));
+    let agent = agent_of(&project.row("S00-001"));
+    let finished = project.run(&[]);
+    finished.stopped(3, "needs_input");
+    let kept = format!("state/runs/{agent}/1/kept/verify.1/submitted");
+    assert_says(&finished.stderr, &["not all that was submitted of S00-001 is in its place", &kept]);
+    assert_eq!(project.read(&format!("{kept}/src/S00-001/gone.txt")), "here\n");
+    assert_eq!(project.read("state/runs/trees/1.head-moved/src/S00-001/out.txt"), "mine\n");
+    assert!(!project.git(&["ls-tree", "-r", "HEAD"]).contains("out.txt"), "nothing of it is committed");
+    project.assert_clean();
+}
+
+#[test]
+fn after_such_a_kill_recover_says_what_was_put_back_and_where_the_rest_is_kept() {
+    let project = with_old(&json!({}));
+    let (_listeners, _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", STRAYS));
+    let done = project.run(&["recover", "--yes"]);
+    assert_says(&done.stdout, &["README.md", "new/deep/file", "put back what lay there; kept in ", "kept/verify.1"]);
+    assert_says(&done.stdout, &["nothing else differs"]);
+    project.run(&[]).complete();
+    is_as_the_session_left_it(&project);
+}
+
+#[test]
+fn after_such_a_kill_the_temporary_folder_of_the_commands_is_gone_and_what_they_displaced_stays_for_good() {
+    let project = with_old(&json!({}));
+    let deed =
+        format!("echo \"$TMPDIR\" >'{}'; echo big >\"$TMPDIR/big\"; {STRAYS}", project.outside("notes/tmp").display());
+    let (_listeners, _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", &deed));
+    let temporary = std::path::PathBuf::from(project.note("tmp").trim());
+    assert!(temporary.join("big").exists());
+    project.run(&[]).complete();
+    assert!(!temporary.exists(), "{}", temporary.display());
+    project.config(&json!({"retention": {"runs": 1}}));
+    project.run(&[]).complete();
+    let sessions = project.sessions();
+    assert!(!project.exists(&format!("state/runs/{}/1", sessions[1].agent)), "old sessions go");
+    assert_eq!(project.read(&format!("state/runs/{}/1/kept/verify.1/tree/new/deep/file", sessions[0].agent)), "new\n");
 }
 
 #[test]

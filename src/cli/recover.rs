@@ -43,7 +43,7 @@ pub(super) fn run(place: &Place, args: &RecoverArgs, from: &Host) -> Result<u8, 
         observe: &|event| reporter.show(event),
     };
     let aside = set_aside_all(&opening, args.yes)?;
-    for line in &aside.lines {
+    for line in aside.put_back.iter().chain(&aside.lines) {
         report::line(line);
     }
     if let Some(patch) = &aside.patch {
@@ -54,6 +54,7 @@ pub(super) fn run(place: &Place, args: &RecoverArgs, from: &Host) -> Result<u8, 
             "nothing is there to set aside but the work of a session whose commit is still to be made; the next start tries it again"
                 .to_owned()
         }
+        (_, true) if !aside.put_back.is_empty() => "nothing else differs from HEAD outside state/".to_owned(),
         (_, true) => "nothing differs from HEAD outside state/: there is nothing to set aside".to_owned(),
         (Some(folder), _) => format!("set aside in {}; the work tree is at HEAD there again", folder.display()),
         (None, _) => "these would be set aside; do it with: runner recover --yes".to_owned(),

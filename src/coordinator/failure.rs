@@ -97,6 +97,21 @@ pub enum Failure {
         /// The files.
         files: Vec<String>,
     },
+    /// HEAD is not where it was when a verification was killed, so what its commands changed cannot be told from somebody's work.
+    #[error(
+        "HEAD moved after the verification of {task} was killed, and this is not as it was submitted: {}; what was submitted is \
+         kept in {}: put back from there what is wanted, or commit or restore what is yours, then start again; or go on with \
+         `runner recover --yes`, which sets aside what differs",
+        listed(.files), .kept.display()
+    )]
+    MovedSinceKill {
+        /// The task.
+        task: TaskId,
+        /// What differs.
+        files: Vec<String>,
+        /// Where copies of what was submitted lie.
+        kept: std::path::PathBuf,
+    },
     /// Processes of an interrupted run could not be ended.
     #[error(
         "processes of an interrupted run could not be ended: {}; nothing is started beside them: end them, then start again",

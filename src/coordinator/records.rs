@@ -164,7 +164,7 @@ pub(super) fn close(run: &mut Run<'_>, folder: &Path, end: End) -> Result<(), Fa
 }
 
 /// Whether this is a temporary folder of a session. The record lay where the session could write, so its word is not enough.
-fn is_temporary(run: &Run<'_>, path: &Path) -> bool {
+pub(super) fn is_temporary(run: &Run<'_>, path: &Path) -> bool {
     let named = path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with("runner-"));
     named && path.parent() == Some(outside(run)) && path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
 }

@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::memo::Memo;
 use super::records::{self, End};
 use super::tally::Tally;
+use super::verify::How;
 use super::{claim, ground, leftovers, settle, site, start, tree_look, tree_recovery, verify};
 use crate::config::Mode;
 use crate::workspace::lease::Contamination;
@@ -61,7 +62,7 @@ pub(super) fn put_in_order(run: &mut Run<'_>) -> Result<Order, Failure> {
     }
     leftovers::end_marked(run)?;
     verify::end_left(run)?;
-    verify::put_back_left(run)?;
+    verify::put_back_left(run, How::Start)?;
     let mut tasks = interrupted(run)?;
     if tasks.is_empty() {
         Memo::remove(run.project)?;
@@ -277,6 +278,8 @@ pub struct Aside {
     pub trees: Vec<std::path::PathBuf>,
     /// Whether files stay that the commit of an earlier run is still to take; the next start tries it again.
     pub has_intended: bool,
+    /// What a killed verification had changed, and what becomes of it.
+    pub put_back: Vec<String>,
 }
 
 /// Lists everything outside `state/` that differs from HEAD and, if `act`, moves it into a folder below `state/runs/`.
@@ -288,17 +291,19 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
     };
     leftovers::end_marked(&run)?;
     verify::end_left(&run)?;
-    if act {
-        verify::put_back_left(&mut run)?;
-    }
+    let how = if act { How::GoOn } else { How::Look };
+    let verified = verify::put_back_left(&mut run, how)?.filter(|left| !left.is_empty());
+    let put_back = verified.iter().flat_map(|left| left.lines(how)).collect();
     let mut tasks = interrupted(&run)?;
     let Attributed { left: mut paths, shares, why } = attribute(&mut run, &mut tasks)?;
     let intended = checkpoint::intended(run.project)?;
     let has_intended = paths.iter().any(|path| intended.contains(path));
-    paths.retain(|path| !intended.contains(path));
+    let is_put_back = |path: &RelPath| verified.as_ref().is_some_and(|left| left.paths.contains(path));
+    paths.retain(|path| (act || !is_put_back(path)) && !intended.contains(path));
     if !act || paths.is_empty() {
         let lines = paths.iter().map(ToString::to_string).collect();
-        return Ok(Aside { lines, folder: None, patch: None, trees: site::kept_trees(run.project)?, has_intended });
+        let trees = site::kept_trees(run.project)?;
+        return Ok(Aside { lines, folder: None, patch: None, trees, has_intended, put_back });
     }
     let folder = run.project.root().join("state/runs/recovered").join(run.clock.stamp().replace(':', ""));
     let moved = super::aside::move_out(&mut run, &paths, &folder)?;
@@ -313,5 +318,6 @@ pub fn set_aside_all(opening: &start::Opening<'_>, act: bool) -> Result<Aside, F
         settle_interrupted(&mut run, &task, share, Some(&reason))?;
     }
     tree_recovery::put_aside(&mut run, why)?;
-    Ok(Aside { lines, folder: Some(folder), patch: moved.patch, trees: site::kept_trees(run.project)?, has_intended })
+    let trees = site::kept_trees(run.project)?;
+    Ok(Aside { lines, folder: Some(folder), patch: moved.patch, trees, has_intended, put_back })
 }

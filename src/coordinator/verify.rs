@@ -33,7 +33,7 @@ use super::prepare::Host;
 pub(super) use baseline::{Baselines, carry_over};
 use bench::{Bench, Ran, shown};
 pub(super) use note::{interrupted, path as note_path};
-pub(super) use recovery::{end_left, put_back_left};
+pub(super) use recovery::{How, end_left, put_back_left};
 use tree::Before;
 
 /// What verification made of a verdict.
@@ -118,7 +118,8 @@ pub(super) fn find_baseline(
     }
     let folder = run.project.session(&name.agent, name.number);
     let before = Before::of(run, (name, true), ground, &[])?;
-    let ran = Bench { name, folder: &folder, is_baseline: true, mark: before.mark() }.all(run, &missing)?;
+    let (mark, temporary) = (before.mark(), before.temporary());
+    let ran = Bench { name, folder: &folder, is_baseline: true, mark, temporary }.all(run, &missing)?;
     let put_back = before.put_back(run, ground, &folder)?;
     let Some(ran) = ran else {
         fs::remove_folder(&folder)?;
@@ -149,7 +150,8 @@ pub(super) fn submitted(
         None => None,
     };
     let before = Before::of(run, (&held.name, false), ground, &aftermath.in_scope)?;
-    let ran = Bench { name: &held.name, folder, is_baseline: false, mark: before.mark() }.all(run, &commands)?;
+    let (mark, temporary) = (before.mark(), before.temporary());
+    let ran = Bench { name: &held.name, folder, is_baseline: false, mark, temporary }.all(run, &commands)?;
     let put_back = before.put_back(run, ground, folder)?;
     let record = record.get_or_insert_default();
     record.changed.extend(put_back.changed);

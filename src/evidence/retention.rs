@@ -1,8 +1,10 @@
 //! How much of `state/runs` is kept: the oldest sessions go first, by count, age and size on disk.
 //!
-//! The choice is pure. Never follows a link, never touches what is no session's folder (`recovered/` and `trees/` hold none), and never a
+//! The choice is pure, apart from one look: what commands of a verification may have displaced is the only copy of it, so a session that
+//! holds some of it stays whatever the limits say. Never follows a link, never touches what is no session's folder (`recovered/` and `trees/` hold none), and never a
 //! session that the caller protects.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -68,7 +70,12 @@ fn stored(runs: &Path, protected: &dyn Fn(&Path) -> bool) -> Result<Vec<Stored>,
     let mut all = Vec::new();
     for folder in session_folders(runs)? {
         let Some(at) = written_at(&folder) else { continue };
-        all.push(Stored { bytes: size_on_disk(&folder)?, at, protected: protected(&folder), folder });
+        all.push(Stored {
+            bytes: size_on_disk(&folder)?,
+            at,
+            protected: protected(&folder) || holds_displaced(&folder),
+            folder,
+        });
     }
     Ok(all)
 }
@@ -96,6 +103,28 @@ fn folders(parent: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(fs::list(parent)?.unwrap_or_default().into_iter().filter(|path| is_folder(path)).collect())
 }
 
+/// Whether something was put aside there around the commands of a verification. Nobody can tell whether they made it or a person did
+/// meanwhile, and it lies nowhere else.
+fn holds_displaced(folder: &Path) -> bool {
+    let is_of_kill = |place: &PathBuf| place.file_name().is_some_and(|name| name.as_bytes().starts_with(b"verify."));
+    // What cannot be listed cannot be known to be empty.
+    let Ok(kept) = folders(&folder.join("kept")) else { return true };
+    holds_file(&folder.join("verify/tree"))
+        || kept.iter().filter(|place| is_of_kill(place)).any(|place| holds_file(place))
+}
+
+/// Whether anything but folders lies in a real folder, however deep.
+fn holds_file(folder: &Path) -> bool {
+    let is_file = |path: &PathBuf| match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => holds_file(path),
+        _ => true,
+    };
+    if !folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return false;
+    }
+    fs::list(folder).map_or(true, |all| all.unwrap_or_default().iter().any(is_file))
+}
+
 /// When the record was last written; of a session without one, when its folder was.
 fn written_at(folder: &Path) -> Option<SystemTime> {
     let record = folder.join("run.json").symlink_metadata();
@@ -120,6 +149,7 @@ fn size_on_disk(folder: &Path) -> Result<u64, FileError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     const DAY: Duration = Duration::from_hours(24);
 
@@ -190,6 +220,29 @@ mod tests {
                 prop_assert!(free.iter().all(|other| other.at >= one.at));
             }
         }
+    }
+
+    #[test]
+    fn what_was_put_aside_around_a_verification_is_never_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let runs = base.path().join("runs");
+        for file in [
+            "a/1/kept/verify.1/tree/src/x",
+            "a/2/kept/verify.2/submitted/x",
+            "a/3/verify/tree/deep/x",
+            "a/4/verify/guarded/x",
+            "a/5/kept/tree/verify.1/x",
+            "a/6/run.json",
+        ] {
+            fs::replace_private(&runs.join(file), b"{}").unwrap();
+        }
+        fs::make_folder(&runs.join("a/6/kept/verify.1/tree/empty")).unwrap();
+        fs::make_link(&runs.join("a/6/verify/tree"), &runs.join("a/1/kept/verify.1/tree")).unwrap();
+        let later = SystemTime::UNIX_EPOCH + DAY * 90_000;
+        let gone = apply(&runs, &limits(1, 1, 1), later, &|_| false).unwrap();
+        let names: BTreeSet<&Path> = gone.iter().filter_map(|folder| folder.strip_prefix(&runs).ok()).collect();
+        assert_eq!(names, ["a/4", "a/5", "a/6"].map(Path::new).into());
+        assert!(runs.join("a/1/kept/verify.1/tree/src/x").exists());
     }
 
     #[test]

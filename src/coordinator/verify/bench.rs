@@ -17,7 +17,6 @@ use super::super::Run;
 use super::super::execute::{output_bounds, tails};
 use super::super::failure::Failure;
 use super::super::prepare::{self, Command};
-use super::super::records;
 
 /// For which session commands run, and what for.
 pub(super) struct Bench<'a> {
@@ -29,6 +28,8 @@ pub(super) struct Bench<'a> {
     pub(super) is_baseline: bool,
     /// What their processes carry, so that a start after a kill finds them.
     pub(super) mark: &'a Token,
+    /// Their temporary folder.
+    pub(super) temporary: &'a Path,
 }
 
 /// A command that has run.
@@ -59,14 +60,12 @@ impl Bench<'_> {
     /// Runs all of them, whatever each comes to; none if a signal arrived before the last was over.
     pub(super) fn all(&self, run: &Run<'_>, commands: &[Vec<String>]) -> Result<Option<Vec<Ran>>, Failure> {
         fs::make_private_folder(self.folder)?;
-        let temporary = fs::temporary_folder(records::outside(run))?;
         let stdin = self.folder.join("verify.stdin");
         fs::replace_unsynced(&stdin, b"", 0o600)?;
-        let place = (stdin.as_path(), temporary.path());
         let mut all = Some(Vec::new());
         for (command, number) in commands.iter().zip(1_usize..) {
             let ran = match run.signals.first() {
-                None => self.one(run, (number, command), place)?,
+                None => self.one(run, (number, command), &stdin)?,
                 Some(_) => None,
             };
             all = all.zip(ran).map(|(all, ran)| all.into_iter().chain([ran]).collect());
@@ -75,9 +74,6 @@ impl Bench<'_> {
             }
         }
         fs::remove_unsynced(&stdin)?;
-        if let Err(error) = fs::remove_temporary(temporary) {
-            (run.observe)(&Event::Warning { text: Failure::from(error).reason() });
-        }
         Ok(all)
     }
 
@@ -86,7 +82,7 @@ impl Bench<'_> {
         &self,
         run: &Run<'_>,
         (number, command): (usize, &Vec<String>),
-        (stdin, temporary): (&Path, &Path),
+        stdin: &Path,
     ) -> Result<Option<Ran>, Failure> {
         (run.observe)(&Event::Verifying { command: shown(command), is_baseline: self.is_baseline });
         let what = if self.is_baseline { "baseline" } else { "verify" };
@@ -97,7 +93,7 @@ impl Bench<'_> {
         let launch = Launch {
             argv: self.to_exec(run, command)?,
             cwd: run.workspace_root(),
-            env: self.environment(run, temporary)?,
+            env: self.environment(run)?,
             stdin: stdin.to_owned(),
             scratch: self.folder.to_owned(),
             stdout,
@@ -150,12 +146,12 @@ impl Bench<'_> {
     }
 
     /// An agent's environment without what only its session may know, and with a mark that opens nothing.
-    fn environment(&self, run: &Run<'_>, temporary: &Path) -> Result<BTreeMap<OsString, OsString>, Failure> {
+    fn environment(&self, run: &Run<'_>) -> Result<BTreeMap<OsString, OsString>, Failure> {
         let agent = run.config.agent_of(&self.name.role)?;
         // Only what the agent needs of its environment is asked for.
         let command = Command { argv: Vec::new(), program: PathBuf::new(), agent };
         let places = (run.project, run.config, run.host);
-        let mut env = prepare::environment(places, (self.name, &command), &prepare::fresh_token()?, temporary);
+        let mut env = prepare::environment(places, (self.name, &command), &prepare::fresh_token()?, self.temporary);
         env.remove(OsStr::new("RUNNER_TOKEN"));
         env.insert(session::MARK_VARIABLE.into(), self.mark.text().into());
         Ok(env)

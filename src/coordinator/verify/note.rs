@@ -40,14 +40,18 @@ pub(super) struct Note {
     pub(super) head: Option<String>,
     /// All that may have differed from it, each with a word for what lay there.
     pub(super) known: BTreeMap<RelPath, String>,
+    /// The temporary folder of the commands.
+    pub(super) temporary: Option<PathBuf>,
+    /// Where a start keeps what it could not put back, and the copies with it.
+    pub(super) kept: Option<PathBuf>,
 }
 
 impl Note {
-    /// The note for commands that carry `mark`, of what is there now at the paths that may differ from `head`.
+    /// The note for commands that carry `mark` and have `temporary`, of what is there now at the paths that may differ from `head`.
     pub(super) fn of(
         run: &Run<'_>,
         (name, is_baseline): (&SessionName, bool),
-        mark: &Token,
+        (mark, temporary): (&Token, &Path),
         (head, paths): (Option<&CommitId>, &[RelPath]),
     ) -> Self {
         let word = |path: &RelPath| (path.clone(), word_for(&path.under(&base_of(run, path))));
@@ -61,6 +65,8 @@ impl Note {
             boot_id: run.identity.boot_id.clone(),
             head: head.map(ToString::to_string),
             known: paths.iter().map(word).collect(),
+            temporary: Some(temporary.to_owned()),
+            kept: None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::evidence::Teardown;
 use crate::fs;
-use crate::observe::SessionName;
+use crate::observe::{Event, SessionName};
 use crate::relpath::RelPath;
 use crate::tracker::proof::Token;
 use crate::workspace::{Changes, FindingKind, Guarded, Snapshot};
@@ -16,6 +16,7 @@ use super::super::aftermath::Refs;
 use super::super::failure::Failure;
 use super::super::ground::Ground;
 use super::super::prepare;
+use super::super::records;
 use super::super::tidy::{reopen, unstage};
 use super::note::{self, Note};
 
@@ -31,6 +32,8 @@ pub(super) struct Before {
     copies: PathBuf,
     /// What the commands' processes carry, so that a start after a kill finds them.
     mark: Token,
+    /// Their temporary folder, which the note names.
+    temporary: tempfile::TempDir,
 }
 
 /// What the commands had changed.
@@ -70,10 +73,11 @@ impl Before {
         let snapshot = run.snapshotter.take_again(&ground.snapshot)?;
         let tree = run.site.tree.as_mut().map(|tree| tree.guard.take()).transpose()?;
         let (guarded, own, mark) = (run.guard.take()?, own.iter().cloned().collect(), prepare::fresh_token()?);
+        let temporary = fs::temporary_folder(records::outside(run))?;
         let head = ground.head.as_ref().map(|head| &head.commit);
-        Note::of(run, session, &mark, (head, &paths)).write(run.project)?;
+        Note::of(run, session, (&mark, temporary.path()), (head, &paths)).write(run.project)?;
         crate::fault::point("verify:noted");
-        Ok(Self { snapshot, guarded, tree, own, copies, mark })
+        Ok(Self { snapshot, guarded, tree, own, copies, mark, temporary })
     }
 
     /// What the processes of the commands have to carry.
@@ -81,9 +85,17 @@ impl Before {
         &self.mark
     }
 
+    /// Where they may write what nobody needs any more when they have ended.
+    pub(super) fn temporary(&self) -> &Path {
+        self.temporary.path()
+    }
+
     /// Puts everything back, and keeps what the commands made of it below `folder`.
     pub(super) fn put_back(self, run: &mut Run<'_>, ground: &Ground, folder: &Path) -> Result<PutBack, Failure> {
         let made = self.put_all_back(run, ground, folder)?;
+        if let Err(error) = fs::remove_temporary(self.temporary) {
+            (run.observe)(&Event::Warning { text: Failure::from(error).reason() });
+        }
         Note::remove(run.project)?;
         fs::remove_stubborn_folder(&self.copies)?;
         Ok(made)
