@@ -508,6 +508,24 @@ fn after_such_a_kill_a_work_tree_whose_head_was_moved_is_kept_and_so_is_what_was
 }
 
 #[test]
+fn after_such_a_kill_special_files_and_nested_repositories_go_as_without_one() {
+    for mode in ["in_place", "worktree"] {
+        let project = with_old(&json!({"workspace": {"mode": mode}}));
+        let deed =
+            "mkfifo pipe src/S00-001/pipe; git init -q sub; echo a >sub/x; mkdir -p deep/er; mkfifo deep/er/pipe";
+        let (_listeners, _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", deed));
+        let finished = project.run(&[]);
+        finished.complete();
+        assert_says(&finished.stderr, &["pipe", "sub"]);
+        let top = if mode == "worktree" { "state/runs/trees/1/" } else { "" };
+        for name in ["pipe", "src/S00-001/pipe", "sub", "deep"] {
+            assert!(!project.exists(&format!("{top}{name}")), "{mode} {name}");
+        }
+        is_as_the_session_left_it(&project);
+    }
+}
+
+#[test]
 fn after_such_a_kill_recover_says_what_was_put_back_and_where_the_rest_is_kept() {
     let project = with_old(&json!({}));
     let (_listeners, _gate) = orphaned(&project, ("test -e src/S00-001/out.txt", STRAYS));

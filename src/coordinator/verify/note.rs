@@ -16,6 +16,7 @@ use crate::observe::SessionName;
 use crate::project::Project;
 use crate::relpath::RelPath;
 use crate::tracker::proof::Token;
+use crate::workspace::{Finding, FindingKind, Snapshot};
 
 use super::super::Run;
 use super::super::failure::Failure;
@@ -40,6 +41,9 @@ pub(super) struct Note {
     pub(super) head: Option<String>,
     /// All that may have differed from it, each with a word for what lay there.
     pub(super) known: BTreeMap<RelPath, String>,
+    /// What lay there already that git cannot keep.
+    #[serde(default)]
+    pub(super) special: Vec<RelPath>,
     /// The temporary folder of the commands.
     pub(super) temporary: Option<PathBuf>,
     /// Where a start keeps what it could not put back, and the copies with it.
@@ -65,6 +69,7 @@ impl Note {
             boot_id: run.identity.boot_id.clone(),
             head: head.map(ToString::to_string),
             known: paths.iter().map(word).collect(),
+            special: Vec::new(),
             temporary: Some(temporary.to_owned()),
             kept: None,
         }
@@ -113,6 +118,22 @@ pub(super) fn is_roots(path: &RelPath) -> bool {
 /// The folder that the path is relative to.
 pub(super) fn base_of(run: &Run<'_>, path: &RelPath) -> PathBuf {
     if is_roots(path) { run.project.root().to_owned() } else { run.workspace_root() }
+}
+
+/// What git cannot keep and commands may have made: special files, and the folders that make others repositories; none that git
+/// ignores, which stays whatever it is.
+pub(super) fn special_in(snapshot: &Snapshot, findings: &[Finding]) -> Vec<RelPath> {
+    let found = findings.iter().filter_map(|finding| match finding.kind {
+        FindingKind::NestedRepository => Some(finding.path.child(b".git")),
+        FindingKind::SpecialFile => Some(finding.path.clone()),
+        FindingKind::Unreadable | FindingKind::TooDeep | FindingKind::Vanished => None,
+    });
+    found.filter(|path| !is_private(snapshot, path)).collect()
+}
+
+/// Whether git neither has nor wants the path: nothing could bring it back.
+pub(super) fn is_private(snapshot: &Snapshot, path: &RelPath) -> bool {
+    snapshot.is_ignored(path) && !snapshot.is_tracked(path)
 }
 
 /// A word for what lies at the path: the same as long as it is the same to git.

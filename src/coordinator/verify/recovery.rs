@@ -11,6 +11,7 @@ use crate::ids::TaskId;
 use crate::observe::Event;
 use crate::relpath::RelPath;
 use crate::session::Leftovers;
+use crate::workspace::Snapshot;
 
 use super::super::Run;
 use super::super::failure::Failure;
@@ -261,6 +262,7 @@ impl Part {
             }
             let snapshot = ground::look(run)?;
             found.extend(ground::dirty(run, &snapshot)?.into_iter().filter(|path| !note::is_roots(path)));
+            add_special(&mut found, &snapshot, note);
         }
         Ok(Self { root: run.project.root().to_owned(), is_tree: false, is_everything, has_moved, found })
     }
@@ -268,6 +270,7 @@ impl Part {
     /// The work tree that the session had to itself, its copies of state and plan included.
     fn tree(run: &mut Run<'_>, note: &Note, how: How) -> Result<Option<Self>, Failure> {
         let shares = run.shares();
+        let snapshot = ground::look(run)?;
         let Some(tree) = &mut run.site.tree else { return Ok(None) };
         let has_moved = tree.git.head().ok().map(|head| head.to_string()) != note.head;
         if how != How::Look && !has_moved {
@@ -276,6 +279,7 @@ impl Part {
         }
         let mut found = tree.git.differing_everywhere(&shares)?;
         found.retain(|path| !is_own(path, &note.agent));
+        add_special(&mut found, &snapshot, note);
         let root = tree.project.root().to_owned();
         Ok(Some(Self { root, is_tree: true, is_everything: false, has_moved, found }))
     }
@@ -329,6 +333,13 @@ impl Part {
         restore_own(&self.root, &copies, &changed.own)?;
         Ok(lines)
     }
+}
+
+/// What git does not compare and was not there when the commands began, unless it lies in a folder that goes as a whole.
+fn add_special(found: &mut Vec<RelPath>, snapshot: &Snapshot, note: &Note) {
+    let mut special = note::special_in(snapshot, snapshot.findings());
+    special.retain(|path| !note.special.contains(path) && !found.iter().any(|above| path.is_in(&above.to_string())));
+    found.extend(special);
 }
 
 /// What is no longer as it was when the commands began.

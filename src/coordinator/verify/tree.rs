@@ -9,7 +9,7 @@ use crate::fs;
 use crate::observe::{Event, SessionName};
 use crate::relpath::RelPath;
 use crate::tracker::proof::Token;
-use crate::workspace::{Changes, FindingKind, Guarded, Snapshot};
+use crate::workspace::{Changes, Guarded, Snapshot};
 
 use super::super::Run;
 use super::super::aftermath::Refs;
@@ -75,7 +75,9 @@ impl Before {
         let (guarded, own, mark) = (run.guard.take()?, own.iter().cloned().collect(), prepare::fresh_token()?);
         let temporary = fs::temporary_folder(records::outside(run))?;
         let head = ground.head.as_ref().map(|head| &head.commit);
-        Note::of(run, session, (&mark, temporary.path()), (head, &paths)).write(run.project)?;
+        let mut noted = Note::of(run, session, (&mark, temporary.path()), (head, &paths));
+        noted.special = note::special_in(&snapshot, snapshot.findings());
+        noted.write(run.project)?;
         crate::fault::point("verify:noted");
         Ok(Self { snapshot, guarded, tree, own, copies, mark, temporary })
     }
@@ -142,14 +144,9 @@ impl Before {
 
     /// The paths that differ, less those that git neither has nor wants: nothing could bring them back.
     fn to_restore(&self, changes: &Changes) -> Vec<RelPath> {
-        let is_private = |path: &RelPath| self.snapshot.is_ignored(path) && !self.snapshot.is_tracked(path);
         let edited = changes.changed.iter().map(|change| change.path.clone());
-        let found = changes.findings.iter().filter_map(|finding| match finding.kind {
-            FindingKind::NestedRepository => Some(finding.path.child(b".git")),
-            FindingKind::SpecialFile => Some(finding.path.clone()),
-            FindingKind::Unreadable | FindingKind::TooDeep | FindingKind::Vanished => None,
-        });
-        edited.chain(found).filter(|path| !is_private(path)).collect()
+        let edited = edited.filter(|path| !note::is_private(&self.snapshot, path));
+        edited.chain(note::special_in(&self.snapshot, &changes.findings)).collect()
     }
 }
 
