@@ -260,6 +260,21 @@ fn the_next_start_lets_a_guardian_that_is_still_at_work_end_what_only_it_can_fin
 }
 
 #[test]
+fn a_dry_run_after_a_kill_says_what_a_start_does_first_and_advises_nothing_that_loses_work() {
+    let Midway { project, run, mut agent, mut stray, _hold } = midway("");
+    run.kill_with_guardian();
+    assert_eq!(run.wait().signal, Some(9));
+    let shown = project.run(&["--dry-run"]).json();
+    assert_says(shown["recovery"].as_str().unwrap_or_default(), &["S00-001", "in order first"]);
+    assert_eq!(shown["preflight_error"], json!(null), "the half-done work is the session's: {shown:#}");
+    project.run(&[]).complete();
+    agent.assert_ended();
+    stray.assert_ended();
+    let shown = project.run(&["--dry-run"]).json();
+    assert_eq!((&shown["recovery"], &shown["stop"]), (&json!(null), &json!("complete")));
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn what_a_start_cannot_end_stops_it_and_stands_in_the_record_until_a_later_start_has_ended_it() {
     if !has_strace() {
