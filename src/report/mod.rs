@@ -10,6 +10,7 @@ mod usage;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Once;
 
 use serde::Serialize;
 use serde_json::json;
@@ -48,8 +49,9 @@ pub fn note(text: &str) {
 }
 
 fn out(text: &str) {
+    static SAID: Once = Once::new();
     if let Some(lost) = write(io::stdout().lock(), text) {
-        note(&format!("runner: what it came to could not be written to standard output: {lost}"));
+        SAID.call_once(|| note(&format!("runner: standard output could not be written: {lost}")));
     }
 }
 
