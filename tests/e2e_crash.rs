@@ -17,7 +17,11 @@ struct Midway {
 }
 
 fn midway(deed: &str) -> Midway {
-    let project = Project::new();
+    midway_in(Project::new(), deed)
+}
+
+/// The same in that project.
+fn midway_in(project: Project, deed: &str) -> Midway {
     let hold = [project.gate("hold"), project.gate("hold-stray")];
     let (mut ready, agent, stray) = (project.listener("working"), project.listener("agent"), project.listener("stray"));
     project.pipe("ready");
@@ -257,6 +261,22 @@ fn the_next_start_lets_a_guardian_that_is_still_at_work_end_what_only_it_can_fin
     assert_eq!(record["teardown"]["destruction"], "succeeded", "{record:#}");
     assert_eq!(project.steps(), ["S00-001/claim", "S00-001/claim", "S00-001/review"]);
     project.assert_clean();
+}
+
+#[test]
+fn a_dry_run_after_a_kill_says_what_a_start_does_first_and_advises_nothing_that_loses_work() {
+    let Midway { project, run, mut agent, mut stray, _hold } = midway_in(Project::tasks(2), "");
+    run.kill_with_guardian();
+    assert_eq!(run.wait().signal, Some(9));
+    let shown = project.run(&["--dry-run"]).json();
+    assert_says(shown["recovery"].as_str().unwrap_or_default(), &["S00-001", "in order first"]);
+    assert_eq!(shown["next"]["id"], "S00-002", "{shown:#}");
+    assert_eq!(shown["preflight_error"], json!(null), "the half-done work is the session's: {shown:#}");
+    project.run(&[]).complete();
+    agent.assert_ended();
+    stray.assert_ended();
+    let shown = project.run(&["--dry-run"]).json();
+    assert_eq!((&shown["recovery"], &shown["stop"]), (&json!(null), &json!("complete")));
 }
 
 #[test]

@@ -125,7 +125,12 @@ fn what_the_commands_change_is_kept_aside_and_put_back() {
     let body = "work; write src/S00-001/gone.txt here; write src/S00-001/folder/x y; ln -s out.txt src/S00-001/link;
         chmod 755 src/S00-001/gone.txt; rm src/S00-001/old.txt; submit";
     project.agent_on(&[("*/claim", body)]);
-    project.run(&[]).complete();
+    let finished = project.run(&[]);
+    finished.complete();
+    assert_says(
+        &finished.stderr,
+        &["files changed while commands verified S00-001, by these or by hand", "/1/verify: "],
+    );
     assert_eq!(project.read("src/S00-001/out.txt"), "work of S00-001\n");
     assert_eq!(project.at_head("src/S00-001/out.txt"), "work of S00-001");
     assert_eq!(project.at_head("src/S00-001/folder/x"), "y");

@@ -112,7 +112,7 @@ impl Repository {
     /// Makes the index agree with HEAD at these paths, so that nothing is staged there; the files stay as they are.
     pub fn unstage(&mut self, paths: &[RelPath]) -> Result<(), CommitError> {
         let head = self.git.head().and_then(|head| head.peel_to_commit()).map_err(GitError::new("read HEAD"))?.id();
-        self.index_paths(head, paths)
+        self.index_paths(head, paths).map(drop)
     }
 
     fn demand_branch(&self, expected: &str) -> Result<(), CommitError> {
@@ -207,17 +207,19 @@ impl Repository {
 
     fn write_index(&mut self, prepared: &Prepared) -> Result<(), CommitError> {
         let commit = prepared.commit.oid();
-        let was_in_step = self.is_in_step(prepared.parent.oid());
-        self.index_paths(commit, &prepared.paths)?;
+        let was_in_step_with = self.index_paths(commit, &prepared.paths)?;
         // The two commits differ at these paths and nowhere else.
-        self.in_step = self.index_at(commit).filter(|_| was_in_step);
+        self.in_step = self.index_at(commit).filter(|_| was_in_step_with == Some(prepared.parent.oid()));
         Ok(())
     }
 
-    /// Gives the index the entries a commit has at `paths`, with stat data where the file has that very content.
-    fn index_paths(&mut self, commit: Oid, paths: &[RelPath]) -> Result<(), CommitError> {
+    /// Gives the index the entries a commit has at `paths`, with stat data where the file has that very content; answers with the
+    /// commit that it was in step with before, if that is known.
+    fn index_paths(&mut self, commit: Oid, paths: &[RelPath]) -> Result<Option<Oid>, CommitError> {
         const DOING: &str = "write git's index";
         self.refresh_index()?;
+        // Asked of what has just been read, so that nothing which others stage meanwhile is passed over.
+        let was_in_step_with = self.known_in_step();
         let entries = self.entries_of(commit, paths).map_err(GitError::new(DOING))?;
         for path in paths {
             for stage in 0..4 {
@@ -234,7 +236,8 @@ impl Repository {
         }
         fault::point("commit:index");
         let path = self.index.path().map(Path::to_owned).unwrap_or_default();
-        self.index.write().map_err(|error| locked_or(error, DOING, &path))
+        self.index.write().map_err(|error| locked_or(error, DOING, &path))?;
+        Ok(was_in_step_with)
     }
 
     /// The files a commit has at `paths`.

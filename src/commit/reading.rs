@@ -110,7 +110,8 @@ impl Repository {
 
     fn unlike_head(&self, options: &mut StatusOptions) -> Result<(Vec<RelPath>, Vec<RelPath>), GitError> {
         // Where nothing is staged, what is not as in the index is not as in the commit.
-        if self.git.head().ok().and_then(|head| head.target()).is_some_and(|head| self.is_in_step(head)) {
+        let head = self.git.head().ok().and_then(|head| head.target());
+        if head.is_some() && head == self.known_in_step() {
             options.show(StatusShow::Workdir);
         }
         let statuses = self.git.statuses(Some(options)).map_err(GitError::new("compare the work tree with HEAD"))?;

@@ -47,8 +47,9 @@ impl Repository {
         Some(InStep { commit, index: (file.dev(), file.ino(), file.size(), times.0, times.1) })
     }
 
-    /// Whether nothing is known to be staged beside `commit`.
-    pub(super) fn is_in_step(&self, commit: Oid) -> bool {
-        self.in_step.is_some() && self.in_step == self.index_at(commit)
+    /// The commit beside which nothing is known to be staged.
+    pub(super) fn known_in_step(&self) -> Option<Oid> {
+        let known = self.in_step?;
+        (self.index_at(known.commit) == Some(known)).then_some(known.commit)
     }
 }

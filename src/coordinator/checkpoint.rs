@@ -203,6 +203,11 @@ fn commit(run: &mut Run<'_>, intent: &Intent) -> Result<(CommitId, Option<PathBu
     Ok((commit, branch))
 }
 
+/// Whether a commit that an earlier run intended is still to be made.
+pub(super) fn is_intended(project: &Project) -> bool {
+    intent_path(project).symlink_metadata().is_ok()
+}
+
 /// The files of the commit that an earlier run intended and that is still to be made: whose they are is known.
 pub(super) fn intended(project: &Project) -> Result<Vec<RelPath>, Failure> {
     let path = intent_path(project);

@@ -7,14 +7,16 @@ use serde_json::{Map, Value, json};
 use crate::ids::AgentId;
 use crate::observe::SessionName;
 use crate::plan::Plan;
+use crate::project::Project;
 use crate::tracker::ready::{self, Board, Part, Ready};
 use crate::tracker::rules::{self, Actor, Step};
 use crate::tracker::store::Store;
 
 use super::failure::Failure;
+use super::memo::Memo;
 use super::planning::{self, Places, Planned};
 use super::start::{self, Opening};
-use super::{ground, obstacle, site, summary, verify};
+use super::{checkpoint, ground, obstacle, site, summary, verify};
 use crate::config::Mode;
 
 /// How many sessions ahead a dry run looks.
@@ -26,9 +28,10 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
     let part = start::part_of(&plan, opening)?;
     let stands = Store::new(opening.project).read(&plan)?;
     let (board, set_aside) = set_aside(opening, (&plan, &part), stands.clone())?;
+    let recovery = recovery(opening.project)?;
     let picks = ready::preview(&plan, &board, &part, AHEAD);
     let Some(next) = picks.first() else {
-        return Ok(nothing_ready((&plan, &part), (&board, stands.revision()), set_aside));
+        return Ok(nothing_ready((&plan, &part), (&board, stands.revision()), (set_aside, recovery)));
     };
     let Planned { command, prompt } = planned(opening, &plan, (&board, next))?;
     let prepared = prompt?;
@@ -51,8 +54,8 @@ pub fn preview(opening: &Opening<'_>) -> Result<(Value, u8), Failure> {
         "dry_run": true, "next": next, "prompt_characters": prepared.details().prompt_characters, "prompt_parts": sizes, "argv": argv,
         "details": prepared.details(),
         "configuration_required": missing.is_some(), "configuration_error": missing,
-        "preflight_error": preflight(opening, &board).err().map(|failure| failure.reason()),
-        "set_aside": set_aside, "then": picks.iter().skip(1).collect::<Vec<_>>(), "state_unchanged": true,
+        "preflight_error": preflight(opening, &board, recovery.is_some()).err().map(|failure| failure.reason()),
+        "recovery": recovery, "set_aside": set_aside, "then": picks.iter().skip(1).collect::<Vec<_>>(), "state_unchanged": true,
     });
     Ok((shown, 0))
 }
@@ -77,7 +80,7 @@ fn set_aside(
 fn nothing_ready(
     (plan, part): (&Plan, &Part),
     (board, revision): (&Board, u64),
-    set_aside: Map<String, Value>,
+    (set_aside, recovery): (Map<String, Value>, Option<String>),
 ) -> (Value, u8) {
     let mut result = summary::standing(plan, board, part);
     result.revision = revision;
@@ -90,6 +93,7 @@ fn nothing_ready(
     if let Some(object) = value.as_object_mut() {
         object.insert("dry_run".to_owned(), json!(true));
         object.insert("set_aside".to_owned(), Value::Object(set_aside));
+        object.insert("recovery".to_owned(), json!(recovery));
         object.insert("state_unchanged".to_owned(), json!(true));
     }
     (value, code)
@@ -124,12 +128,27 @@ fn planned(opening: &Opening<'_>, plan: &Plan, (board, next): (&Board, &Ready)) 
     Ok(planning::plan_session(places, planning::Session { name: &name, card, row: &row, left: None }, None))
 }
 
-/// What would stop a real run before its first session.
-fn preflight(opening: &Opening<'_>, board: &Board) -> Result<(), Failure> {
+/// What a start has to put in order before anything else, so that all of this may come out differently.
+fn recovery(project: &Project) -> Result<Option<String>, Failure> {
+    const FIRST: &str =
+        "a run is at work or was killed; a start puts that in order first, and another task may be next then";
+    if let Some(memo) = Memo::read(project)? {
+        return Ok(Some(format!("a session of {} is not over: {FIRST}", memo.task)));
+    }
+    let is_intended = checkpoint::is_intended(project);
+    Ok(is_intended.then(|| format!("a commit is still to be made: {FIRST}")))
+}
+
+/// What would stop a real run before its first session. What lies in the work tree is not looked at where a killed session may
+/// have left it: the start tells whose it is.
+fn preflight(opening: &Opening<'_>, board: &Board, is_interrupted: bool) -> Result<(), Failure> {
     let Some(mut git) = start::open_git(opening)? else { return Ok(()) };
     git.check(opening.clock.now())?;
     start::check_ignored(opening.project, &git, &opening.config_path)?;
     site::check_shares(&opening.config.workspace.share, &git)?;
+    if is_interrupted {
+        return Ok(());
+    }
     let files = if opening.config.workspace.mode == Mode::Worktree {
         ground::dirty_in_plan(&git, board)?
     } else {

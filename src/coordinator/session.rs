@@ -296,7 +296,8 @@ fn finish(
     limits::note(run, session, (&record, verdict));
     let spent = usage::spent(&record);
     (run.observe)(&Event::SessionEnded { session: session.clone(), outcome, good, limited, wall_ms, spent });
-    for finding in aftermath.findings.iter().chain(&record.teardown.faults) {
+    let verified = record.verification.as_ref().and_then(|verified| changed_meanwhile(&verified.changed, session));
+    for finding in aftermath.findings.iter().chain(&record.teardown.faults).chain(&verified) {
         (run.observe)(&Event::Warning { text: finding.clone() });
     }
     if settlement.row.external_wait {
@@ -305,4 +306,20 @@ fn finish(
     }
     committed.tell(run);
     Ok(())
+}
+
+/// What a person should hear of files that differed after the commands of a verification: they may be a person's own edits.
+fn changed_meanwhile(changed: &[String], session: &SessionName) -> Option<String> {
+    const NAMED: usize = 5;
+    let named = changed.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = changed.len().checked_sub(NAMED).filter(|more| *more > 0);
+    let more = more.map_or_else(String::new, |more| format!(" and {more} more"));
+    let SessionName { agent, number, .. } = session;
+    (!named.is_empty()).then(|| {
+        format!(
+            "files changed while commands verified {}, by these or by hand; they were put back, and what they held is kept below \
+             state/runs/{agent}/{number}/verify: {named}{more}",
+            session.task
+        )
+    })
 }

@@ -10,6 +10,7 @@ mod usage;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Once;
 
 use serde::Serialize;
 use serde_json::json;
@@ -22,13 +23,13 @@ use crate::observe::usage::Usage;
 /// Writes a value to standard output as indented JSON.
 pub fn json(value: &impl Serialize) {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    write(io::stdout().lock(), &text);
+    out(&text);
 }
 
 /// Writes a value to standard output as JSON on one line.
 pub fn json_line(value: &impl Serialize) {
     let text = serde_json::to_string(value).unwrap_or_default();
-    write(io::stdout().lock(), &text);
+    out(&text);
 }
 
 /// Writes to standard output what sessions used, as a table.
@@ -38,17 +39,26 @@ pub fn usage(used: &Usage) {
 
 /// Writes one line to standard output.
 pub fn line(text: &str) {
-    write(io::stdout().lock(), &printable(text));
+    out(&printable(text));
 }
 
 /// Writes one line to standard error.
 pub fn note(text: &str) {
-    write(io::stderr().lock(), &printable(text));
+    // Where standard error is lost there is nothing left to say it with.
+    drop(write(io::stderr().lock(), &printable(text)));
 }
 
-fn write(mut stream: impl Write, text: &str) {
+fn out(text: &str) {
+    static SAID: Once = Once::new();
+    if let Some(lost) = write(io::stdout().lock(), text) {
+        SAID.call_once(|| note(&format!("runner: standard output could not be written: {lost}")));
+    }
+}
+
+/// Writes a line; says why it is lost, if somebody could have read it.
+fn write(mut stream: impl Write, text: &str) -> Option<io::Error> {
     // A closed pipe means that nobody wants to know any more.
-    drop(writeln!(stream, "{text}"));
+    writeln!(stream, "{text}").err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)
 }
 
 /// The text with control characters spelled out: titles and reasons are an agent's words and must not steer a terminal.
@@ -70,14 +80,14 @@ pub fn failure(reason: &str) {
         note(&format!("runner: {reason}"));
     } else {
         let text = json!({ "stop": "configuration_or_workflow_error", "reason": reason }).to_string();
-        write(io::stderr().lock(), &text);
+        drop(write(io::stderr().lock(), &text));
     }
 }
 
 /// Says why a verb was refused: a JSON object on standard output if asked for, else a line on standard error.
 pub fn refusal(reason: &str, as_json: bool) {
     if as_json {
-        write(io::stdout().lock(), &json!({ "error": reason }).to_string());
+        out(&json!({ "error": reason }).to_string());
     } else {
         note(&format!("runner: {reason}"));
     }
@@ -101,16 +111,17 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_no_error() {
-        struct Closed;
-        impl Write for Closed {
+    fn a_reader_that_went_away_is_no_error_and_a_full_disk_is_one() {
+        struct Broken(io::ErrorKind);
+        impl Write for Broken {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-                Err(io::ErrorKind::BrokenPipe.into())
+                Err(self.0.into())
             }
             fn flush(&mut self) -> io::Result<()> {
                 Ok(())
             }
         }
-        write(Closed, "nobody reads this");
+        assert!(write(Broken(io::ErrorKind::BrokenPipe), "nobody reads this").is_none());
+        assert!(write(Broken(io::ErrorKind::StorageFull), "somebody would have read this").is_some());
     }
 }
