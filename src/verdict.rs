@@ -119,15 +119,15 @@ impl Verdict {
 /// Decides, in the order in which the reasons outrank each other.
 pub fn judge(facts: Facts<'_>) -> Verdict {
     if !facts.tampering.is_empty() {
-        let reason = format!("the session changed what sessions must not touch: {}", names(facts.tampering));
+        let reason = format!("the session changed what sessions must not touch: {}", names(facts.tampering, NAMED));
         return Verdict::Quarantine { reason, tampering: true };
     }
     if !facts.violations.is_empty() && facts.work == Work::Review {
-        let reason = format!("the reviewer changed files, so its verdict is void: {}", names(facts.violations));
+        let reason = format!("the reviewer changed files, so its verdict is void: {}", names(facts.violations, NAMED));
         return Verdict::Void { reason };
     }
     if !facts.violations.is_empty() {
-        let reason = format!("the session changed files outside its scope: {}", names(facts.violations));
+        let reason = format!("the session changed files outside its scope: {}", names(facts.violations, NAMED));
         return Verdict::Quarantine { reason, tampering: false };
     }
     if facts.after.is_settled_by(facts.agent, facts.work) {
@@ -136,7 +136,7 @@ pub fn judge(facts: Facts<'_>) -> Verdict {
             // Whoever still lives may go on changing what was just judged.
             _ if !facts.result.survivors.is_empty() => {
                 let left: Vec<_> = facts.result.survivors.iter().map(ToString::to_string).collect();
-                let reason = format!("processes of the session could not be ended: {}", names(&left));
+                let reason = format!("processes of the session could not be ended: {}", names(&left, NAMED));
                 Verdict::Quarantine { reason, tampering: false }
             }
             Status::Review if !facts.changed && facts.after.declared_no_change().is_none() => {
@@ -212,10 +212,10 @@ fn failure(facts: Facts<'_>, ended: &Ended) -> String {
     }
 }
 
-/// The first ten names, and how many more there are.
-fn names(all: &[String]) -> String {
-    let shown = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match all.len().saturating_sub(NAMED) {
+/// At most so many names, and how many more there are.
+pub(crate) fn names<T: ToString>(all: &[T], most: usize) -> String {
+    let shown = all.iter().take(most).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(most) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
@@ -516,8 +516,8 @@ mod tests {
     #[test]
     fn the_first_ten_names_are_given_and_the_rest_counted() {
         let all: Vec<String> = (1..=12).map(|number| format!("f{number}")).collect();
-        assert_eq!(names(&all[..10]), "f1, f2, f3, f4, f5, f6, f7, f8, f9, f10");
-        assert_eq!(names(&all), "f1, f2, f3, f4, f5, f6, f7, f8, f9, f10 and 2 more");
+        assert_eq!(names(&all[..10], NAMED), "f1, f2, f3, f4, f5, f6, f7, f8, f9, f10");
+        assert_eq!(names(&all, NAMED), "f1, f2, f3, f4, f5, f6, f7, f8, f9, f10 and 2 more");
     }
 
     #[test]

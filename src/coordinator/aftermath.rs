@@ -12,6 +12,7 @@ use crate::session::ExecutionResult;
 use crate::tracker::proof::Token;
 use crate::tracker::row::Row;
 use crate::tracker::store::{LockedStore, parse_row, row_path};
+use crate::verdict::names;
 use crate::workspace::lease::{Contamination, End};
 use crate::workspace::{Area, ChangeKind, Changes, GuardedPath, Scope, Tampering, violations};
 
@@ -218,10 +219,8 @@ impl Refs {
 
     fn finding(&self) -> Option<String> {
         const NAMED: usize = 5;
-        let named = self.fetched.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = self.fetched.len().checked_sub(NAMED).filter(|more| *more > 0);
-        let more = more.map_or_else(String::new, |more| format!(" and {more} more"));
-        (!named.is_empty()).then(|| format!("the session fetched from another repository: {named}{more} moved"))
+        let named = names(&self.fetched, NAMED);
+        (!named.is_empty()).then(|| format!("the session fetched from another repository: {named} moved"))
     }
 }
 

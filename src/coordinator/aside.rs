@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::fs;
 use crate::relpath::RelPath;
+use crate::verdict::names;
 
 use super::Run;
 use super::failure::Failure;
@@ -70,13 +71,11 @@ fn write_patch(run: &Run<'_>, paths: &[RelPath], keep: &Path) -> Result<Option<S
     if !patch.bytes.is_empty() {
         fs::replace_private(&file, &patch.bytes)?;
     }
-    let names: Vec<String> = patch.without.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = patch.without.len().saturating_sub(NAMED);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    Ok(match (patch.bytes.is_empty(), names.is_empty()) {
+    let without = names(&patch.without, NAMED);
+    Ok(match (patch.bytes.is_empty(), without.is_empty()) {
         (true, true) => None,
         (false, true) => Some(format!("as a patch → {}", file.display())),
-        (false, false) => Some(format!("as a patch → {}, without {}{more}", file.display(), names.join(", "))),
-        (true, false) => Some(format!("no patch can hold {}{more}", names.join(", "))),
+        (false, false) => Some(format!("as a patch → {}, without {without}", file.display())),
+        (true, false) => Some(format!("no patch can hold {without}")),
     })
 }

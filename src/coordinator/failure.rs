@@ -13,6 +13,7 @@ use crate::relpath::RelPath;
 use crate::tracker::desk::DeskError;
 use crate::tracker::rules::Refusal;
 use crate::tracker::store::StoreError;
+use crate::verdict::names;
 use crate::workspace::lease::{IllegalStep, NoLease};
 use crate::workspace::{GuardError, SnapshotError};
 
@@ -80,7 +81,7 @@ pub enum Failure {
         nearest: String,
     },
     /// Files differ from the last commit and nobody knows why.
-    #[error("the work tree is not clean: {}; commit them, restore them with git, or set them aside with `runner recover`", listed(.files))]
+    #[error("the work tree is not clean: {}; commit them, restore them with git, or set them aside with `runner recover`", names(.files, LISTED))]
     Dirty {
         /// The files.
         files: Vec<String>,
@@ -89,7 +90,7 @@ pub enum Failure {
     #[error(
         "the interrupted session of {task} left changes outside its scope, or somebody else made them: {}; \
          commit or restore what is yours, or set all of it aside with `runner recover`",
-        listed(.files)
+        names(.files, LISTED)
     )]
     Unattributable {
         /// The interrupted task.
@@ -102,7 +103,7 @@ pub enum Failure {
         "HEAD moved after the verification of {task} was killed, and this is not as it was submitted: {}; what was submitted is \
          kept in {}: put back from there what is wanted, or commit or restore what is yours, then start again; or go on with \
          `runner recover --yes`, which sets aside what differs",
-        listed(.files), .kept.display()
+        names(.files, LISTED), .kept.display()
     )]
     MovedSinceKill {
         /// The task.
@@ -115,7 +116,7 @@ pub enum Failure {
     /// Processes of an interrupted run could not be ended.
     #[error(
         "processes of an interrupted run could not be ended: {}; nothing is started beside them: end them, then start again",
-        listed(.processes)
+        names(.processes, LISTED)
     )]
     StillRunning {
         /// Their names and ids.
@@ -266,14 +267,5 @@ fn in_the_way(holder: &serde_json::Value) -> String {
             format!("the run that started {agent} was killed; start `runner`, which puts that in order, then try again")
         }
         None => format!("a run is on (pid {}); try again when it has ended", holder["pid"]),
-    }
-}
-
-/// The first files and how many more there are.
-fn listed(files: &[String]) -> String {
-    let shown = files.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match files.len().saturating_sub(LISTED) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }

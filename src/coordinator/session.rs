@@ -311,15 +311,13 @@ fn finish(
 /// What a person should hear of files that differed after the commands of a verification: they may be a person's own edits.
 fn changed_meanwhile(changed: &[String], session: &SessionName) -> Option<String> {
     const NAMED: usize = 5;
-    let named = changed.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = changed.len().checked_sub(NAMED).filter(|more| *more > 0);
-    let more = more.map_or_else(String::new, |more| format!(" and {more} more"));
     let SessionName { agent, number, .. } = session;
-    (!named.is_empty()).then(|| {
+    (!changed.is_empty()).then(|| {
         format!(
             "files changed while commands verified {}, by these or by hand; they were put back, and what they held is kept below \
-             state/runs/{agent}/{number}/verify: {named}{more}",
-            session.task
+             state/runs/{agent}/{number}/verify: {}",
+            session.task,
+            verdict::names(changed, NAMED)
         )
     })
 }

@@ -7,6 +7,7 @@ use crate::observe::Event;
 use crate::plan::TaskCard;
 use crate::relpath::RelPath;
 use crate::tracker::row::Claim;
+use crate::verdict::names;
 use crate::workspace::Scope;
 use crate::workspace::lease::Contamination;
 
@@ -63,10 +64,7 @@ pub(super) fn leftover(run: &mut Run<'_>, card: &TaskCard, claim: Option<&Claim>
     if strayed.is_empty() {
         return Ok(Leftover { in_scope, void: None, why: lock });
     }
-    let names: Vec<String> = strayed.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = strayed.len().saturating_sub(NAMED);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let text = format!("its session had changed files outside its scope: {}{more}", names.join(", "));
+    let text = format!("its session had changed files outside its scope: {}", names(&strayed, NAMED));
     Ok(Leftover { in_scope, ..void(Contamination::ScopeViolation, text) })
 }
 

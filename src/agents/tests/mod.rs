@@ -8,7 +8,7 @@ mod preset;
 mod prose;
 mod random;
 
-use super::{AgentFault, Dialect, FaultKind, Reader, Reading, Stream};
+use super::{AgentFault, Dialect, FaultKind, Reader, Reading, Stream, WORDS_KEPT};
 use crate::tokens::{Cost, Figure, Tokens};
 use jiff::Zoned;
 
@@ -63,6 +63,12 @@ fn without_a_dialect_standard_output_is_the_final_message_and_nothing_else_is_kn
     let message = reading.final_message.unwrap();
     assert_eq!((message.text.as_str(), message.truncated), ("Working.\n429 Too Many Requests\nDone.", false));
     assert_eq!((reading.tokens, reading.cost, reading.fault), (Tokens::default(), Cost::UNKNOWN, None));
+}
+
+#[test]
+fn of_output_without_a_dialect_only_the_end_is_kept() {
+    let message = read_both(Dialect::Plain, &"x".repeat(2 * WORDS_KEPT), "").final_message.unwrap();
+    assert_eq!((message.text.len(), message.truncated), (WORDS_KEPT, true));
 }
 
 #[test]

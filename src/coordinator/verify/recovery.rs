@@ -11,6 +11,7 @@ use crate::ids::TaskId;
 use crate::observe::Event;
 use crate::relpath::RelPath;
 use crate::session::Leftovers;
+use crate::verdict::names;
 use crate::workspace::Snapshot;
 
 use super::super::Run;
@@ -75,13 +76,9 @@ impl PutBack {
         if !self.paths.is_empty() {
             let what = format!("put the workspace back as it was when the killed verification of {task} began");
             (run.observe)(&Event::Recovered { what });
-            let mut names = self.paths.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let more = self.paths.len().saturating_sub(NAMED);
-            if more > 0 {
-                names = format!("{names} and {more} more");
-            }
             let text = format!(
-                "changed since the killed verification of {task} began, by its commands or by hand: {names}{}",
+                "changed since the killed verification of {task} began, by its commands or by hand: {}{}",
+                names(&self.paths, NAMED),
                 self.kept()
             );
             (run.observe)(&Event::Warning { text });
